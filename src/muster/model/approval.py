@@ -1,0 +1,13 @@
+"""Who approved a plan."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """One approval: by whom (OS user or key identity), when (RFC 3339 UTC), and a note."""
+
+    plan_id: str
+    by: str
+    at: str
+    note: str

@@ -1,0 +1,166 @@
+"""A command for a node, and what came of it.
+
+Real transports read only argv, stdin and the deadline. The intent says in our own words what the command is for: the audit log shows it,
+and a simulated transport applies it to its world instead of running the text.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from muster.model.lease import Fence
+from muster.model.stack import PackagePin
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Look at everything; change nothing."""
+
+    facts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """Ask whether `pins` could be installed and `back` could be restored; change nothing."""
+
+    pins: tuple[PackagePin, ...]
+    back: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPackages:
+    """Download and verify `pins` and the way `back`; install nothing."""
+
+    pins: tuple[PackagePin, ...]
+    back: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InstallPackages:
+    """Bring exactly these versions onto the node, up or down, as one transaction."""
+
+    pins: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRestorePoint:
+    """Write down what a way back needs."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """Unload the kernel module and load the one on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reboot:
+    """Restart the node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Exercise the GPUs and report."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakeLease:
+    """Claim the node for a rollout."""
+
+    holder: str
+    rollout_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseLease:
+    """Give the node back."""
+
+    rollout_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowLease:
+    """Read who holds the node."""
+
+
+Work: TypeAlias = (
+    Preflight | FetchPackages | InstallPackages | SaveRestorePoint | Reload | Reboot | Validate
+)  # fmt: skip
+"""What a detached task may be for."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartTask:
+    """Start `work` detached under `task_id`, or learn what became of it."""
+
+    task_id: str
+    fence: Fence
+    work: Work
+
+
+@dataclass(frozen=True, slots=True)
+class PollTask:
+    """Learn what became of `task_id`; start nothing."""
+
+    task_id: str
+
+
+Intent: TypeAlias = Collect | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One exchange with a node: argv is run there with `stdin`, and must answer within `deadline_s` seconds."""
+
+    argv: tuple[str, ...]
+    stdin: bytes
+    deadline_s: float
+    intent: Intent
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The command ended by itself."""
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """No answer: `kind` is one of timeout, refused, host-key, auth, lost, name. The node may or may not have begun the command."""
+
+    kind: str
+    why: str
+    hint: str
+
+
+Outcome: TypeAlias = Answered | Unreachable
+
+
+def describe(intent: Intent | Work) -> Mapping[str, object]:
+    """The intent as plain values for the audit log: its kind, and what it names."""
+    body: dict[str, object] = {"kind": _kind(intent)}
+    match intent:
+        case StartTask(task_id=task_id, fence=fence, work=work):
+            body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
+        case PollTask(task_id=task_id):
+            body |= {"task_id": task_id}
+        case InstallPackages(pins=pins):
+            body |= {"packages": [str(pin) for pin in pins]}
+        case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
+            body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
+        case TakeLease(holder=holder, rollout_id=rollout_id):
+            body |= {"holder": holder, "rollout_id": rollout_id}
+        case ReleaseLease(rollout_id=rollout_id):
+            body |= {"rollout_id": rollout_id}
+        case _:
+            pass
+    return body
+
+
+def _kind(intent: object) -> str:
+    name = type(intent).__name__
+    return "".join("-" + c.lower() if c.isupper() else c for c in name).lstrip("-")

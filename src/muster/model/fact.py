@@ -1,0 +1,82 @@
+"""What was seen on a node: never a bare value, always with its source and time. `Unknown` says why something was not seen.
+
+A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members by a stable key (`gpu[GPU-1f..].ecc.mode`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The absence of knowledge, with its reason. It never equals, and is never counted as, a good value."""
+
+    why: str
+
+
+FactValue: TypeAlias = str | int | bool | tuple[str, ...] | Unknown
+"""Texts, whole numbers, yes/no, lists of texts; versions are texts. No floats: facts are hashed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawOutput:
+    """What a fact's command gave on the node. `exit_status` is None when it did not end before its deadline."""
+
+    exit_status: int | None
+    stdout: bytes
+    truncated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One value seen on one node: by which source, at what time (UTC, by the control machine's clock)."""
+
+    path: str
+    value: FactValue
+    source: str
+    observed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FactSpec:
+    """A source of facts: the POSIX-sh command that looks and the pure parser that understands.
+
+    `parse` gets the raw output and returns path -> value; it never raises for any bytes. `provides` lists the paths (with `*` for list
+    keys) that become Unknown together when the command could not answer. `momentary` values keep no history.
+    """
+
+    name: str
+    command: str
+    deadline_s: int
+    cap_bytes: int
+    parse: Callable[[RawOutput], Mapping[str, FactValue]]
+    provides: tuple[str, ...]
+    momentary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """All that is known of one node from its last look. `trouble` is set when the node could not be looked at at all."""
+
+    node: str
+    observed_at: datetime
+    facts: Mapping[str, Fact]
+    trouble: Unknown | None = None
+
+    def value(self, path: str) -> FactValue:
+        """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
+        if path in self.facts:
+            return self.facts[path].value
+        return self.trouble or Unknown("not collected")
+
+    def text(self, path: str) -> str | None:
+        """The value at `path` when it is a text, else None."""
+        value = self.value(path)
+        return value if isinstance(value, str) else None
+
+    def members(self, kind: str) -> tuple[str, ...]:
+        """The keys of `kind[<key>]...` paths, sorted."""
+        keys = {p[len(kind) + 1 : p.index("]")] for p in self.facts if p.startswith(kind + "[") and "]" in p}
+        return tuple(sorted(keys))

@@ -1,0 +1,29 @@
+"""The set of packages that moves as one unit: the driver stack of a node."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class PackagePin:
+    """One package at one exact version, as the package manager writes it."""
+
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A driver stack: the driver version, the module flavour (`open` or `proprietary`), and its packages."""
+
+    driver: str
+    flavour: str
+    packages: tuple[PackagePin, ...]
+
+
+def pins_from(value: Mapping[str, str]) -> tuple[PackagePin, ...]:
+    """Pins from name -> version, sorted by name."""
+    return tuple(PackagePin(name, value[name]) for name in sorted(value))

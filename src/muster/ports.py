@@ -1,0 +1,208 @@
+"""The doors between what we decide and the world: every effect goes through one of these Protocols.
+
+A backend *returns* commands; only a Transport runs them. Each port has a contract test suite that every implementation, real or stand-in,
+passes. This module imports no backend and holds no logic.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from muster.model.approval import Approval
+from muster.model.audit import Entry, Record
+from muster.model.command import Command, Outcome
+from muster.model.fact import NodeFacts
+from muster.model.job import Job
+from muster.model.lease import Fence
+from muster.model.node import Node
+from muster.model.plan import Plan
+from muster.model.run import Rollout, RolloutState, Run
+from muster.model.stack import PackagePin
+from muster.model.verdict import Verdict
+
+
+class Clock(Protocol):
+    """Time. `now` is aware UTC; `monotonic` counts seconds and never goes back; `sleep` is the only way to wait."""
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Ids(Protocol):
+    """New ids: kind + ULID, in the order they are made."""
+
+    def new(self, kind: str) -> str: ...
+
+
+class Rng(Protocol):
+    """Chance, split by key so that one more draw elsewhere does not change this one."""
+
+    def shuffled(self, key: str, items: Sequence[str]) -> tuple[str, ...]: ...
+
+
+class Transport(Protocol):
+    """Runs a command on a node. Never raises for what the node or the network does: that is an `Unreachable`."""
+
+    async def run(self, node: Node, command: Command) -> Outcome: ...
+    async def close(self) -> None: ...
+
+
+class PackageManager(Protocol):
+    """Makes the POSIX-sh texts that look at, fetch, change and mend packages on a node. Runs nothing itself; all methods are pure.
+
+    Each text is idempotent, waits for the package manager's own lock (never kills its holder), asks nothing, and exits 0 only when its
+    promise holds. What it prints last is for people.
+    """
+
+    name: str
+
+    def serves(self, facts: NodeFacts) -> bool:
+        """Whether this manager is the node's own."""
+        ...
+
+    def installed(self, facts: NodeFacts) -> Mapping[str, str]:
+        """Installed package name -> version, as facts show them. Half-installed packages are not in it."""
+        ...
+
+    def broken(self, facts: NodeFacts) -> tuple[str, ...]:
+        """Names of packages left half-installed or half-configured."""
+        ...
+
+    def version_text(self, driver: str, known: Mapping[str, str]) -> str:
+        """The package version that carries driver `driver`, in the form of the versions in `known`."""
+        ...
+
+    def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that `pins` can be installed and `back` restored."""
+        ...
+
+    def fetch(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...], keep: str) -> str:
+        """Download and verify both; the way back is kept under the folder `keep`."""
+        ...
+
+    def save(self, back: tuple[PackagePin, ...], keep: str) -> str:
+        """Write a restore point (package states, holds, configuration) under `keep`; fail when it could not be used."""
+        ...
+
+    def install(self, pins: tuple[PackagePin, ...]) -> str:
+        """Bring exactly `pins`, from what was fetched, in one transaction; holds are lifted and set again."""
+        ...
+
+    def restore(self, back: tuple[PackagePin, ...], keep: str) -> str:
+        """Go back to `back` from `keep` alone, mending half-configured states."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Jobs and cordons. Our cordon carries our lease; somebody else's is never lifted."""
+
+    name: str
+
+    async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome: ...
+    async def cordon(self, node: Node, reason: str) -> Outcome: ...
+    async def uncordon(self, node: Node, reason: str) -> Outcome: ...
+
+
+class Validator(Protocol):
+    """Makes the text that exercises a node's GPUs, and judges what it printed. Pure."""
+
+    name: str
+
+    def script(self) -> str: ...
+    def judge(self, exit_status: int, output: bytes, facts: NodeFacts) -> Verdict: ...
+
+
+class Store(Protocol):
+    """What must outlive the process. Every method is one transaction; times are aware UTC."""
+
+    async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
+        """Keep the last look of each node, and every change of its lasting values."""
+        ...
+
+    async def facts(self) -> tuple[NodeFacts, ...]:
+        """The last look of every node, by name."""
+        ...
+
+    async def save_nodes(self, nodes: Sequence[Node]) -> None: ...
+    async def nodes(self) -> tuple[Node, ...]: ...
+
+    async def save_plan(self, plan: Plan) -> None:
+        """Keep a plan under its id; keeping it again changes nothing."""
+        ...
+
+    async def plans(self) -> tuple[Plan, ...]:
+        """All plans, oldest first."""
+        ...
+
+    async def approve(self, approval: Approval) -> None:
+        """Keep an approval; the same approver counts once."""
+        ...
+
+    async def approvals(self, plan_id: str) -> tuple[Approval, ...]: ...
+
+    async def begin(self, rollout: Rollout, runs: Sequence[Run], record: Record) -> None:
+        """Create a rollout with its runs and the first audit entry."""
+        ...
+
+    async def rollouts(self) -> tuple[Rollout, ...]:
+        """All rollouts, oldest first."""
+        ...
+
+    async def set_rollout(
+        self, rollout_id: str, state: RolloutState, why: str, at: datetime, record: Record | None
+    ) -> None:
+        """Change a rollout's state and words; `record` joins its chain in the same transaction."""
+        ...
+
+    async def runs(self, rollout_id: str) -> tuple[Run, ...]:
+        """The runs of a rollout in stage, group and name order."""
+        ...
+
+    async def run(self, run_id: str) -> Run: ...
+
+    async def release(self, run_ids: Sequence[str], at: datetime, record: Record) -> None:
+        """Let these runs begin."""
+        ...
+
+    async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
+        """Ids of released, not ended runs of rollouts that are not paused whose `wake_at` is not after `now`, the longest due first."""
+        ...
+
+    async def next_wake(self) -> datetime | None:
+        """The earliest `wake_at` of a released, not ended run; None when there is none."""
+        ...
+
+    async def claim(self, run_id: str) -> int:
+        """Take the run: its claim number goes up by one and is returned."""
+        ...
+
+    async def record(self, run: Run, records: Sequence[Record]) -> None:
+        """Write the run and its audit entries in one transaction. Raises ClaimLost when `run.claim` is not the row's any more."""
+        ...
+
+    async def audit(self, chain: str) -> tuple[Entry, ...]:
+        """A rollout's chain, in order."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Engine(Protocol):
+    """Says which run to advance when. The store's row is the truth; an engine holds none."""
+
+    async def serve(
+        self,
+        advance: Callable[[str, int], Awaitable[None]],
+        between: Callable[[], Awaitable[bool]],
+    ) -> None:
+        """Call `advance(run_id, claim)` for every due run, at most once at a time per run, and `between` after each sweep.
+
+        Returns when `between` says that nothing is left to carry (False).
+        """
+        ...
+
+
+__all__ = [
+    "Clock", "Engine", "Fence", "Ids", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+]  # fmt: skip
