@@ -43,3 +43,4 @@ class Event(StrEnum):
     REFUSED = "refused"
     FAILED = "failed"
     RESTART_BY_REBOOT = "restart-by-reboot"
+    WENT_BACK = "went-back"

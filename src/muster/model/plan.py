@@ -49,12 +49,13 @@ class Expectation:
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
-    `back` are the packages of the way back; the change is refused where they can't be had.
+    `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way back; the change is refused where they can't be had.
     """
 
     from_driver: str
     to_driver: str
     flavour: str
+    manager: str
     packages: tuple[PackagePin, ...]
     back: tuple[PackagePin, ...]
     restart: str
@@ -168,6 +169,7 @@ def _node_body(part: NodePlan) -> Mapping[str, object]:
             "from_driver": step.from_driver,
             "to_driver": step.to_driver,
             "flavour": step.flavour,
+            "manager": step.manager,
             "packages": {p.name: p.version for p in step.packages},
             "back": {p.name: p.version for p in step.back},
             "restart": step.restart,

@@ -1,0 +1,189 @@
+"""apt and dpkg: the texts that fetch, change and mend a node's packages. Runs nothing; a Transport does.
+
+The rules of the design hold in every text: exact `name=version` for the whole set, wait for the dpkg lock and never kill its holder, ask
+nothing, keep changed configuration files, no needrestart, no daemon started by a package while the old module is loaded, holds lifted for
+the change and set again after it.
+"""
+
+import shlex
+from collections.abc import Mapping
+
+from muster.model.fact import NodeFacts
+from muster.model.stack import PackagePin
+from muster.ports import PackageManager
+
+LOCK_WAIT_S = 600
+"""How long apt waits for another holder of the dpkg lock. An unattended upgrade of a full desktop takes minutes; killing it breaks the node."""
+
+_ENVIRONMENT = """\
+export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 NEEDRESTART_MODE=l LC_ALL=C
+PATH=$PATH:/usr/sbin:/sbin
+export PATH
+"""
+
+_OPTIONS = (
+    f"-o DPkg::Lock::Timeout={LOCK_WAIT_S} -o Dpkg::Options::=--force-confold -o Dpkg::Options::=--force-confdef "
+    "-o APT::Install-Recommends=false -o APT::Get::Assume-Yes=true -o Dpkg::Use-Pty=0"
+)
+
+_POLICY_RC_D = """\
+policy=$MUSTER_ROOT/usr/sbin/policy-rc.d
+ours='# muster: no daemon starts during a driver change'
+if [ ! -e "$policy" ]; then
+  mkdir -p "${policy%/*}"
+  printf '#!/bin/sh\\n%s\\nexit 101\\n' "$ours" >"$policy" && chmod 755 "$policy" || exit 1
+fi
+give_back_policy() { grep -qxF "$ours" "$policy" 2>/dev/null && rm -f "$policy"; }
+trap give_back_policy EXIT
+trap 'exit 143' TERM INT HUP
+"""
+"""invoke-rc.d asks this file; 101 forbids the start. One that the site put there is left alone. A leftover of a killed task is ours and goes."""
+
+
+class Apt:
+    """`ports.PackageManager` for Debian and Ubuntu."""
+
+    name = "apt"
+
+    def serves(self, facts: NodeFacts) -> bool:
+        return any(path.startswith("package[") for path in facts.facts)
+
+    def installed(self, facts: NodeFacts) -> Mapping[str, str]:
+        found: dict[str, str] = {}
+        for name in facts.members("package"):
+            version = facts.text(f"package[{name}].version")
+            if version and facts.text(f"package[{name}].state") == "installed":
+                found[name] = version
+        return found
+
+    def broken(self, facts: NodeFacts) -> tuple[str, ...]:
+        bad = ("half-installed", "half-configured", "unpacked", "triggers-awaited", "triggers-pending")
+        return tuple(n for n in facts.members("package") if facts.text(f"package[{n}].state") in bad)
+
+    def version_text(self, driver: str, known: Mapping[str, str]) -> str:
+        """The Debian revision of what is installed (`-1`, `-0ubuntu1`) is kept; a site build's own revision is taken as given."""
+        if "-" in driver:
+            return driver
+        revisions = sorted({version.rpartition("-")[2] for version in known.values() if "-" in version})
+        return f"{driver}-{revisions[-1]}" if revisions else f"{driver}-1"
+
+    def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
+        return (
+            _ENVIRONMENT
+            + _PRIVATE_LISTS
+            + _simulate("the new driver", pins)
+            + "".join(
+                f"apt-get $private download --print-uris {_quoted((pin,))} >/dev/null 2>&1"
+                f" || missing {shlex.quote(str(pin))}\n"
+                for pin in back
+            )
+            + '[ -z "$gone" ] || { echo "no way back: the repository has lost$gone"; exit 4; }\n'
+            + 'echo "the change and the way back are complete in the repository"\n'
+        )
+
+    def fetch(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...], keep: str) -> str:
+        return (
+            _ENVIRONMENT
+            + _keep(keep)
+            + f"apt-get {_OPTIONS} -q update >/dev/null || {{ echo 'apt-get update failed'; exit 1; }}\n"
+            + f"apt-get {_OPTIONS} -q install --download-only --allow-downgrades --allow-change-held-packages "
+            + f"-o APT::Keep-Downloaded-Packages=true {_quoted(pins)} || exit 1\n"
+            + f'cd "$keep" || exit 1\napt-get {_OPTIONS} -q download {_quoted(back)} || exit 1\n'
+            + _check_debs(back)
+            + 'echo "fetched and verified"\n'
+        )
+
+    def save(self, back: tuple[PackagePin, ...], keep: str) -> str:
+        return (
+            _ENVIRONMENT
+            + _keep(keep)
+            + "state=$keep/state.new\nmkdir -p \"$state\" || exit 1\n"
+            + "dpkg-query -W -f '${binary:Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n' "
+            + ">\"$state/packages\" || exit 1\n"
+            + 'for d in etc/modprobe.d etc/nvidia etc/cdi; do\n'
+            + '  [ -d "$MUSTER_ROOT/$d" ] && { mkdir -p "$state/$d" && cp -a "$MUSTER_ROOT/$d/." "$state/$d/" || exit 1; }\n'
+            + "done\n"
+            + 'cat "$MUSTER_ROOT/proc/sys/kernel/random/boot_id" >"$state/boot_id" || exit 1\n'
+            + 'rm -rf "$keep/state" && mv "$state" "$keep/state" && sync || exit 1\n'
+            + _check_debs(back)
+            + 'echo "restore point written and checked"\n'
+        )  # fmt: skip
+
+    def install(self, pins: tuple[PackagePin, ...]) -> str:
+        return (
+            _ENVIRONMENT
+            + _POLICY_RC_D
+            + _unhold(pins)
+            + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
+            + "rc=$?\n"
+            + _hold(pins)
+            + "exit $rc\n"
+        )
+
+    def restore(self, back: tuple[PackagePin, ...], keep: str) -> str:
+        files = " ".join(f'"$keep"/{shlex.quote(pin.name)}_*.deb' for pin in back)
+        return (
+            _ENVIRONMENT
+            + _keep(keep)
+            + _POLICY_RC_D
+            + _unhold(back)
+            + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {files}\n"
+            + "rc=$?\n"
+            + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
+            + 'state=$keep/state\n[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"\n'
+            + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
+            + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
+            + 'done <"$state/packages" | dpkg --set-selections\n'
+            + "audit=$(dpkg --audit) || rc=1\n"
+            + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
+            + "exit $rc\n"
+        )
+
+
+_PRIVATE_LISTS = """\
+scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
+private="-o Dir::State::lists=$scratch/lists -o Dir::Cache=$scratch -o Dir::Cache::archives=$scratch/archives -o Debug::NoLocking=1"
+apt-get $private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
+gone=
+missing() { gone="$gone $1"; }
+"""
+"""Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
+
+
+def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
+    return (
+        f"apt-get $private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
+        f'>"$scratch/out" 2>"$scratch/err" || {{ echo "{what} cannot be installed:"; cat "$scratch/err"; exit 3; }}\n'
+        '! grep -q "^Remv " "$scratch/out" || { echo "the change would remove packages:"; grep "^Remv " "$scratch/out"; exit 3; }\n'
+    )
+
+
+def _keep(keep: str) -> str:
+    return f'keep=$MUSTER_ROOT{shlex.quote(keep)}\nmkdir -p "$keep" && chmod 700 "$keep" || exit 1\n'
+
+
+def _check_debs(back: tuple[PackagePin, ...]) -> str:
+    """Each kept .deb is whole and is the version it should be, by its own control data."""
+    return "".join(
+        f'v=$(dpkg-deb -f "$keep"/{shlex.quote(pin.name)}_*.deb Version) && [ "$v" = {shlex.quote(pin.version)} ] '
+        f'&& dpkg-deb --fsys-tarfile "$keep"/{shlex.quote(pin.name)}_*.deb >/dev/null '
+        f'|| {{ echo "no way back: {pin} is not kept whole"; exit 4; }}\n'
+        for pin in back
+    )
+
+
+def _quoted(pins: tuple[PackagePin, ...]) -> str:
+    return " ".join(shlex.quote(str(pin)) for pin in pins)
+
+
+def _unhold(pins: tuple[PackagePin, ...]) -> str:
+    return "printf '%s install\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+
+
+def _hold(pins: tuple[PackagePin, ...]) -> str:
+    return "printf '%s hold\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+
+
+BACKEND: PackageManager = Apt()

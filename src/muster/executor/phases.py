@@ -1,0 +1,417 @@
+"""What is done in each phase: one short coroutine a phase that observes, checks, acts and says what it came to.
+
+No phase decides what comes next (`machine` does) and none writes to the store (`runner` does). Each may be cut off at any point and run again
+from its beginning: whatever changes a node is a named task that the node itself runs at most once.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from muster.executor.session import Session, TaskEnd, TaskState
+from muster.model.command import (
+    Answered,
+    FetchPackages,
+    InstallPackages,
+    Reboot,
+    Reload,
+    SaveRestorePoint,
+    Unreachable,
+    Validate,
+    Work,
+)
+from muster.model.fact import NodeFacts
+from muster.model.phase import Event, Phase
+from muster.model.plan import Expectation, Plan, Step
+from muster.model.run import Run
+from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
+from muster.node import restart
+from muster.ports import PackageManager, Scheduler, Validator
+
+PREFLIGHT_S = 180
+FETCH_S = 3600
+INSTALL_S = 3600
+SAVE_S = 300
+RELOAD_S = 300
+VALIDATE_S = 900
+"""How long a task may run before the node itself ends it: DKMS takes minutes on a slow node, a download of 400 MB on a slow link longer."""
+
+REBOOT_LIMIT_S = 1800
+"""How long a node may stay away after a restart: servers with much memory and firmware checks need over ten minutes."""
+
+TRIES = 3
+"""How often a step that changes nothing (or that mends) is tried again before it counts as failed."""
+
+KEEP = "/var/lib/muster/node/restore"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a phase came to: the event, words for people, notes to keep, and whether to look again soon."""
+
+    event: Event
+    why: str
+    notes: Mapping[str, str] = field(default_factory=dict)
+    lease: int | None = None
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What a phase works with: the run and its plan, and the ways to look and act."""
+
+    run: Run
+    plan: Plan
+    step: Step
+    session: Session
+    manager: PackageManager
+    scheduler: Scheduler
+    validator: Validator
+    waited_s: float
+    """Seconds since the phase began."""
+
+    @property
+    def keep(self) -> str:
+        return f"{KEEP}/{self.run.run_id}"
+
+    @property
+    def reason(self) -> str:
+        return f"muster {self.run.rollout_id}: {self.step.from_driver} to {self.step.to_driver}"
+
+
+def waiting(why: str) -> Result:
+    """Nothing decided yet; look again."""
+    return Result(Event.WAITING, why)
+
+
+def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str, ...]:
+    """What is not as expected, in words; an Unknown is never as expected."""
+    found = []
+    for wanted in expectations:
+        seen = facts.text(wanted.path)
+        if seen != wanted.value:
+            words = seen if seen is not None else f"unknown ({getattr(facts.value(wanted.path), 'why', 'not a text')})"
+            found.append(f"{wanted.path} is {words}, not {wanted.value}")
+    return tuple(found)
+
+
+async def preflight(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    if not unmet(scene.step.done_when, facts):
+        return Result(Event.REFUSED, f"already runs {scene.step.to_driver}")
+    moved = unmet(scene.step.expects, facts)
+    if moved:
+        return Result(Event.REFUSED, "the node moved since the plan was made: " + "; ".join(moved))
+    broken = scene.manager.broken(facts)
+    if broken:
+        return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
+    text = scene.manager.preflight(scene.step.packages, scene.step.back)
+    outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
+    if isinstance(outcome, Unreachable):
+        return _away(outcome)
+    if outcome.exit_status != 0:
+        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr) or "preflight failed")
+    return Result(Event.PASSED, last_words(outcome.stdout))
+
+
+async def lease(scene: Scene) -> Result:
+    taken = await scene.session.take_lease(scene.reason)
+    if isinstance(taken, Unreachable):
+        return _away(taken)
+    if taken.number is None:
+        return Result(Event.REFUSED, taken.words)
+    return Result(Event.PASSED, f"lease {taken.number}", lease=taken.number)
+
+
+async def fetch(scene: Scene) -> Result:
+    text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
+    work = FetchPackages(scene.step.packages, scene.step.back)
+    return _retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
+
+
+async def cordon(scene: Scene) -> Result:
+    outcome = await scene.scheduler.cordon(scene.session.node, scene.reason)
+    if isinstance(outcome, Unreachable):
+        return _away(outcome)
+    if outcome.exit_status != 0:
+        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr))
+    return Result(Event.PASSED, "no new job starts here")
+
+
+async def drain(scene: Scene) -> Result:
+    jobs = await scene.scheduler.jobs(scene.session.node)
+    if isinstance(jobs, Unreachable):
+        return _away(jobs)
+    if isinstance(jobs, Answered):
+        return waiting(f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}")
+    if not jobs:
+        return Result(Event.PASSED, "no job runs here")
+    limit = next(p.drain_limit_s for p in scene.plan.pools if p.pool == scene.plan.node(scene.run.node).pool)
+    if scene.waited_s > limit:
+        return Result(Event.REFUSED, f"{len(jobs)} jobs still run after {limit} s, the pool's limit; none was ended")
+    return waiting(f"waits for {len(jobs)} jobs: {', '.join(job.name for job in jobs[:3])}")
+
+
+async def baseline(scene: Scene) -> Result:
+    verdict = await _validate(scene, "baseline")
+    if isinstance(verdict, Result):
+        return verdict
+    if isinstance(verdict, Pass):
+        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}")
+    if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
+        return Result(Event.WAITING, _words(verdict), retry=True)
+    why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
+    return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)})
+
+
+async def restore_point(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    moved = unmet(scene.step.expects, facts)
+    if moved:
+        return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
+    text = scene.manager.save(scene.step.back, scene.keep)
+    ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
+    return _retried(scene, ended, "the restore point")
+
+
+async def apply(scene: Scene) -> Result:
+    text = scene.manager.install(scene.step.packages)
+    ended = await scene.session.task("apply", text, InstallPackages(scene.step.packages), INSTALL_S)
+    if not isinstance(ended, TaskEnd):
+        return _away(ended)
+    if ended.state is TaskState.RUNNING:
+        return waiting("the packages are being changed")
+    if ended.state is TaskState.REFUSED:
+        return waiting(ended.words)
+    if ended.state is TaskState.DONE and ended.exit_status == 0:
+        event = Event.RESTART_BY_REBOOT if scene.step.restart == "reboot" else Event.PASSED
+        return Result(event, f"packages of {scene.step.to_driver} are installed")
+    return _driver_failed(scene, f"the packages could not be installed: {ended.words}")
+
+
+async def reload(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    if not unmet(scene.step.done_when, facts):
+        return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
+    ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
+    if not isinstance(ended, TaskEnd):
+        return _away(ended)
+    if ended.state in (TaskState.RUNNING, TaskState.REFUSED):
+        return waiting(ended.words or "the module is being loaded")
+    if ended.state is TaskState.DONE and ended.exit_status == 0:
+        return Result(Event.PASSED, "the module on disk is loaded")
+    if ended.exit_status == restart.IN_USE:
+        return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    return _driver_failed(scene, f"the module did not load: {ended.words}")
+
+
+async def reboot(scene: Scene) -> Result:
+    result = await _restart(scene)
+    if result.event is Event.FAILED:
+        return _driver_failed(scene, result.why)
+    return result
+
+
+async def verify(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    wrong = (*unmet(scene.step.done_when, facts), *(f"{n} is half-installed" for n in scene.manager.broken(facts)))
+    if wrong:
+        return _driver_failed(scene, "; ".join(wrong))
+    return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}")
+
+
+async def validate(scene: Scene) -> Result:
+    verdict = await _validate(scene, "validate")
+    if isinstance(verdict, Result):
+        return verdict
+    if isinstance(verdict, Pass):
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver})
+    if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
+        return Result(Event.WAITING, _words(verdict), retry=True)
+    return _driver_failed(scene, f"validation: {_words(verdict)}")
+
+
+async def give_back(scene: Scene) -> Result:
+    outcome = await scene.scheduler.uncordon(scene.session.node, scene.reason)
+    if isinstance(outcome, Unreachable):
+        return _away(outcome)
+    if outcome.exit_status != 0:
+        return waiting(f"the cordon could not be lifted: {last_words(outcome.stdout + outcome.stderr)}")
+    released = await scene.session.release_lease()
+    if isinstance(released, Unreachable):
+        return _away(released)
+    if released.number is None:
+        return waiting(released.words)
+    return Result(Event.PASSED, "in service again")
+
+
+async def probation(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    back = scene.run.notes.get("direction") == "back"
+    wrong = unmet(scene.step.expects if back else scene.step.done_when, facts)
+    if wrong:
+        return Result(Event.FAILED, "after its return: " + "; ".join(wrong), notes={"cause": "; ".join(wrong)})
+    return Result(
+        Event.WENT_BACK if back else Event.PASSED, scene.run.notes.get("cause", "") if back else "changed and validated"
+    )
+
+
+async def rollback(scene: Scene) -> Result:
+    text = scene.manager.restore(scene.step.back, scene.keep)
+    ended = await scene.session.task("restore", text, InstallPackages(scene.step.back), INSTALL_S)
+    result = _retried(scene, ended, "the way back")
+    if result.event is Event.PASSED and scene.run.notes.get("failed_in") not in (None, Phase.APPLY_REQUIRED.value):
+        return Result(Event.RESTART_BY_REBOOT, "the new module was loaded: the way back goes over a restart")
+    return result
+
+
+async def rollback_reload(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    if not unmet(scene.step.expects, facts):
+        return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
+    ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
+    result = _retried(scene, ended, "loading the old module")
+    return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
+
+
+async def rollback_reboot(scene: Scene) -> Result:
+    return await _restart(scene)
+
+
+async def rollback_verify(scene: Scene) -> Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    wrong = (*unmet(scene.step.expects, facts), *(f"{n} is half-installed" for n in scene.manager.broken(facts)))
+    if wrong:
+        return Result(Event.FAILED, "after the way back: " + "; ".join(wrong))
+    return Result(Event.PASSED, f"every member of the stack says {scene.step.from_driver} again")
+
+
+async def rollback_validate(scene: Scene) -> Result:
+    verdict = await _validate(scene, "validate-back")
+    if isinstance(verdict, Result):
+        return verdict
+    if isinstance(verdict, Pass):
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver})
+    if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
+        return Result(Event.WAITING, _words(verdict), retry=True)
+    return Result(Event.FAILED, f"validation after the way back: {_words(verdict)}")
+
+
+async def release(scene: Scene) -> Result:
+    return await give_back(scene)
+
+
+PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
+    Phase.PREFLIGHT_REQUIRED: preflight,
+    Phase.LEASE_REQUIRED: lease,
+    Phase.FETCH_REQUIRED: fetch,
+    Phase.CORDON_REQUIRED: cordon,
+    Phase.DRAIN_REQUIRED: drain,
+    Phase.BASELINE_REQUIRED: baseline,
+    Phase.RESTORE_POINT_REQUIRED: restore_point,
+    Phase.APPLY_REQUIRED: apply,
+    Phase.RELOAD_REQUIRED: reload,
+    Phase.REBOOT_REQUIRED: reboot,
+    Phase.VERIFY_REQUIRED: verify,
+    Phase.VALIDATE_REQUIRED: validate,
+    Phase.RETURN_REQUIRED: give_back,
+    Phase.PROBATION: probation,
+    Phase.ROLLBACK_REQUIRED: rollback,
+    Phase.ROLLBACK_RELOAD_REQUIRED: rollback_reload,
+    Phase.ROLLBACK_REBOOT_REQUIRED: rollback_reboot,
+    Phase.ROLLBACK_VERIFY_REQUIRED: rollback_verify,
+    Phase.ROLLBACK_VALIDATE_REQUIRED: rollback_validate,
+    Phase.RELEASE_REQUIRED: release,
+}
+"""Every phase that is not an end, with what is done in it."""
+
+
+def last_words(output: bytes, limit: int = 300) -> str:
+    """The last line that says something, for people; never more than `limit` characters, control characters removed."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    text = lines[-1] if lines else ""
+    return "".join(c if c.isprintable() else "?" for c in text)[:limit]
+
+
+def _away(outcome: Unreachable) -> Result:
+    return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
+
+
+def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
+    """For tasks that may be tried again: they change nothing, or they mend."""
+    if isinstance(ended, Unreachable):
+        return _away(ended)
+    match ended.state:
+        case TaskState.RUNNING:
+            return waiting(f"{what} is under way")
+        case TaskState.REFUSED:
+            return waiting(ended.words)
+        case TaskState.DONE if ended.exit_status == 0:
+            return Result(Event.PASSED, ended.words)
+        case _ if scene.run.attempt + 1 < TRIES:
+            return Result(Event.WAITING, f"{what} failed, is tried again: {ended.words}", retry=True)
+        case _:
+            return Result(Event.FAILED, f"{what} failed {TRIES} times: {ended.words}")
+
+
+async def _validate(scene: Scene, name: str) -> Verdict | Result:
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, VALIDATE_S)
+    if isinstance(ended, Unreachable):
+        return _away(ended)
+    if ended.state in (TaskState.RUNNING, TaskState.REFUSED):
+        return waiting(ended.words or "the GPUs are being exercised")
+    if ended.state is not TaskState.DONE or ended.exit_status is None:
+        return Undecided(f"the validation did not end by itself ({ended.state.value})")
+    return scene.validator.judge(ended.exit_status, ended.out, facts)
+
+
+async def _restart(scene: Scene) -> Result:
+    """Restart the node once and wait for another boot id. The boot id of before is kept in the run's notes first."""
+    boot = await scene.session.boot_id()
+    before = scene.run.notes.get(f"boot_before_{scene.run.phase.value}")
+    if before is None:
+        if isinstance(boot, Unreachable):
+            return _away(boot)
+        return Result(Event.WAITING, "will restart", notes={f"boot_before_{scene.run.phase.value}": boot})
+    if isinstance(boot, str) and boot != before:
+        return Result(Event.PASSED, "restarted")
+    if scene.waited_s > REBOOT_LIMIT_S:
+        return Result(Event.FAILED, f"did not come back from its restart within {REBOOT_LIMIT_S} s")
+    if isinstance(boot, Unreachable):
+        return waiting("is away, restarting")
+    ended = await scene.session.task("reboot", restart.REBOOT, Reboot(), RELOAD_S)
+    if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
+        return Result(Event.FAILED, f"the restart was refused: {ended.words}")
+    return waiting("is going down")
+
+
+def _driver_failed(scene: Scene, cause: str) -> Result:
+    notes = {"cause": cause, "failed_in": scene.run.phase.value, "direction": "back"}
+    return Result(Event.FAILED, cause, notes=notes)
+
+
+def _words(verdict: Verdict) -> str:
+    match verdict:
+        case Pass(why=why) | Degraded(why=why) | Fail(why=why) | Undecided(why=why):
+            return why
+        case Skipped(by=by, until=until):
+            return f"skipped by {by} until {until}"
+
+
+_VALIDATE: Work = Validate()

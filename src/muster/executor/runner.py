@@ -1,0 +1,164 @@
+"""Advances one run by one step: load the phase, observe, check, act, record - the record and the phase in one transaction.
+
+Idempotent: after a kill at any point, `advance` begins the same phase again, and whatever the node was asked to do is found there under its
+task id. The runner sequences; what to do in a phase is in `phases`, what follows is in `machine`, what may begin is in the planner's gates.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from muster.executor import machine
+from muster.executor.phases import PHASES, Result, Scene
+from muster.executor.session import Session
+from muster.model.audit import Record
+from muster.model.errors import MusterError
+from muster.model.fact import FactSpec
+from muster.model.lease import Fence
+from muster.model.node import Node
+from muster.model.phase import Event, Phase
+from muster.model.plan import Plan
+from muster.model.run import Rollout, RolloutState, Run
+from muster.ports import Clock, Ids, PackageManager, Scheduler, Store, Transport, Validator
+
+POLL_FIRST_S = 0.2
+POLL_GROWTH = 1.5
+POLL_MOST_S = 15.0
+"""A wait is looked at again after 0.2 s, then ever more rarely, at most every 15 s: quick on short work, cheap on long work."""
+
+UNREACHABLE_LIMIT_S = 3600
+"""How long a node may be unreachable in one phase before the phase counts as failed. A bound of an hour lets a slow
+restart or a network repair pass."""
+
+UNREACHABLE_BEFORE_LEASE_S = 10
+"""A node that does not answer before anything was begun is left out soon; the rollout does not wait for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The ways to look and act that a runner is given."""
+
+    store: Store
+    transport: Transport
+    clock: Clock
+    ids: Ids
+    specs: tuple[FactSpec, ...]
+    managers: Mapping[str, PackageManager]
+    scheduler: Callable[[Transport], Scheduler]
+    validator: Validator
+    holder: str
+
+
+class Runner:
+    """Advances runs. Holds only what cannot change: plans by id, nodes by name."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._plans: dict[str, Plan] = {}
+        self._nodes: dict[str, Node] = {}
+        self._scheduler = tools.scheduler(tools.transport)
+
+    async def advance(self, run_id: str, claim: int) -> None:
+        """Advance a run by one step under `claim`. Raises ClaimLost when another process has taken the run; nothing was recorded then."""
+        run = await self._tools.store.run(run_id)
+        if run.ended or run.claim != claim:
+            return
+        rollout = await self._rollout(run.rollout_id)
+        plan = await self._plan(rollout.plan_id)
+        result = await self._result(run, rollout, plan)
+        now = self._tools.clock.now()
+        after = advanced(run, result, now)
+        await self._tools.store.record(after, self._records(run, after, result, now))
+
+    async def _result(self, run: Run, rollout: Rollout, plan: Plan) -> Result:
+        if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:
+            return Result(Event.REFUSED, f"the rollout is {rollout.state.value}: {rollout.why}")
+        now = self._tools.clock.now()
+        session = Session(
+            transport=self._tools.transport,
+            clock=self._tools.clock,
+            ids=self._tools.ids,
+            specs=self._tools.specs,
+            node=await self._node(run.node),
+            run=run,
+            plan=plan,
+            fence=Fence(run.lease, run.claim),
+            holder=self._tools.holder,
+            note=lambda record: self._tools.store.record(run, (record,)),
+        )
+        scene = Scene(
+            run=run,
+            plan=plan,
+            step=plan.node(run.node).step,
+            session=session,
+            manager=self._tools.managers[plan.node(run.node).step.manager],
+            scheduler=self._scheduler,
+            validator=self._tools.validator,
+            waited_s=(now - run.phase_since).total_seconds(),
+        )
+        return await PHASES[run.phase](scene)
+
+    def _records(self, run: Run, after: Run, result: Result, now: datetime) -> tuple[Record, ...]:
+        if after.phase is run.phase and after.waiting == run.waiting and not result.retry:
+            return ()
+        body = {"from": run.phase.value, "to": after.phase.value, "event": result.event.value, "why": result.why}
+        return (Record(stamp(now), self._tools.holder, run.node, "phase", body),)
+
+    async def _rollout(self, rollout_id: str) -> Rollout:
+        for rollout in await self._tools.store.rollouts():
+            if rollout.rollout_id == rollout_id:
+                return rollout
+        raise MusterError(f"run of an unknown rollout {rollout_id}")
+
+    async def _plan(self, plan_id: str) -> Plan:
+        if plan_id not in self._plans:
+            self._plans |= {plan.id: plan for plan in await self._tools.store.plans()}
+        return self._plans[plan_id]
+
+    async def _node(self, name: str) -> Node:
+        if name not in self._nodes:
+            self._nodes |= {node.name: node for node in await self._tools.store.nodes()}
+        return self._nodes[name]
+
+
+def advanced(run: Run, result: Result, now: datetime) -> Run:
+    """The run after `result`. Pure: where a bound on waiting is passed, the wait becomes a refusal or a failure here."""
+    result = _bounded(run, result, now)
+    phase = machine.step(run.phase, result.event)
+    notes = {**run.notes, **result.notes}
+    if phase is Phase.ROLLBACK_REQUIRED:
+        notes = {"cause": result.why, "failed_in": run.phase.value, "direction": "back"} | notes
+    if phase in (Phase.LEFT_OUT, Phase.RELEASE_REQUIRED, Phase.QUARANTINED):
+        notes.setdefault("cause", result.why)
+    if phase is not run.phase:
+        notes.pop("unreachable", None)
+        return replace(
+            run,
+            phase=phase,
+            phase_since=now,
+            wake_at=now,
+            attempt=0,
+            waiting="",
+            notes=notes,
+            lease=result.lease or run.lease,
+        )
+    waited = (now - run.phase_since).total_seconds()
+    delay = min(POLL_FIRST_S + waited * (POLL_GROWTH - 1) / 2, POLL_MOST_S)
+    attempt = run.attempt + 1 if result.retry else run.attempt
+    return replace(run, wake_at=now + timedelta(seconds=delay), waiting=result.why, notes=notes, attempt=attempt)
+
+
+def _bounded(run: Run, result: Result, now: datetime) -> Result:
+    if result.event is not Event.WAITING or "unreachable" not in result.notes:
+        return result
+    waited = (now - run.phase_since).total_seconds()
+    if run.phase is Phase.PREFLIGHT_REQUIRED and waited > UNREACHABLE_BEFORE_LEASE_S:
+        return replace(result, event=Event.REFUSED)
+    if waited > UNREACHABLE_LIMIT_S:
+        return replace(result, event=Event.FAILED, why=f"{result.why}, for {int(waited)} s")
+    return result
+
+
+def stamp(now: datetime) -> str:
+    """RFC 3339 UTC with milliseconds and `Z`."""
+    return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"

@@ -1,0 +1,122 @@
+"""What may begin now, and whether the rollout goes on: the judgement between groups and stages. Pure.
+
+Only failures that the driver can have caused count against it: it did not install, load, verify or validate after the node passed on the old
+driver. A node that was broken before, or that was left out, proves nothing. Silence proves nothing either: a run that has not ended holds
+what comes after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from muster.model.phase import Phase
+from muster.model.plan import Plan, Waiting, WaitingOn
+from muster.model.run import RolloutState, Run
+
+LATER_FAILURES_TO_HALT = 2
+"""After the canary stage the second distinct node halts: one may be that node's own fault, and its way back is already running."""
+
+_FAILED = frozenset(
+    {
+        Phase.ROLLBACK_REQUIRED, Phase.ROLLBACK_RELOAD_REQUIRED, Phase.ROLLBACK_REBOOT_REQUIRED, Phase.ROLLBACK_VERIFY_REQUIRED,
+        Phase.ROLLBACK_VALIDATE_REQUIRED, Phase.ROLLED_BACK,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to release now, how the rollout stands, and what each held group waits for."""
+
+    release: tuple[str, ...]
+    state: RolloutState
+    why: str
+    waiting: tuple[Waiting, ...]
+
+
+def failed_by_driver(run: Run) -> bool:
+    """Whether this run counts against the driver. `notes["broken_before"]` marks a node that failed on the old one."""
+    if run.phase is Phase.QUARANTINED:
+        return "broken_before" not in run.notes
+    return run.phase in _FAILED or run.notes.get("direction") == "back"
+
+
+def decide(plan: Plan, runs: Sequence[Run], now: datetime) -> Decision:
+    """The decision for a running rollout from its runs alone; the same runs and time give the same decision."""
+    failures = [run for run in runs if failed_by_driver(run)]
+    halt = _halt(plan, failures)
+    if halt:
+        return Decision((), RolloutState.HALTED, halt, ())
+    if all(run.ended for run in runs):
+        return Decision((), RolloutState.DONE, _ended(runs), ())
+    release, waiting = _next(plan, runs, now)
+    return Decision(release, RolloutState.RUNNING, waiting[0].detail if waiting else "", waiting)
+
+
+def _halt(plan: Plan, failures: Sequence[Run]) -> str:
+    for run in failures:
+        if plan.stages[run.stage].canary:
+            return f"{run.node}, a canary, failed on {plan.target}: {run.notes.get('cause', 'no cause recorded')}"
+    if len({run.node for run in failures}) >= LATER_FAILURES_TO_HALT:
+        return f"{len(failures)} nodes failed on {plan.target}, the last {failures[-1].node}: {failures[-1].notes.get('cause', '')}"
+    return ""
+
+
+def _ended(runs: Sequence[Run]) -> str:
+    changed = sum(run.phase is Phase.DONE for run in runs)
+    rest = len(runs) - changed
+    return f"{changed} of {len(runs)} nodes changed" + (f", {rest} not" if rest else "")
+
+
+def _next(plan: Plan, runs: Sequence[Run], now: datetime) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
+    """Runs to release in the first group that has not ended, and what holds the rest."""
+    room = _room(plan, runs)
+    for index, stage in enumerate(plan.stages):
+        for number, _ in enumerate(stage.groups):
+            group = [run for run in runs if run.stage == index and run.group == number]
+            if all(run.ended for run in group):
+                continue
+            release, waiting = _within_budget(plan, [run for run in group if not run.released], room)
+            return release, waiting or (_for_group(stage.name, group),)
+        members = [run for run in runs if run.stage == index]
+        soaked = max(run.phase_since for run in members) + timedelta(seconds=stage.soak_s)
+        if soaked > now and index + 1 < len(plan.stages):
+            left = int((soaked - now).total_seconds()) + 1
+            return (), (Waiting(stage.name, WaitingOn.SOAK, f"stage {stage.name} soaks for {left} s more"),)
+    return (), ()
+
+
+def _room(plan: Plan, runs: Sequence[Run]) -> dict[str, int]:
+    """Nodes that may still be taken from each pool: its limit less those that are away or on their way."""
+    room = {limits.pool: limits.unavailable for limits in plan.pools}
+    pools = {part.node: part.pool for part in plan.nodes}
+    for run in runs:
+        if run.phase is Phase.QUARANTINED or (run.released and not run.ended):
+            room[pools[run.node]] -= 1
+    return room
+
+
+def _within_budget(
+    plan: Plan, held: Sequence[Run], room: dict[str, int]
+) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
+    pools: Mapping[str, str] = {part.node: part.pool for part in plan.nodes}
+    release: list[str] = []
+    waiting: list[Waiting] = []
+    for run in held:
+        pool = pools[run.node]
+        if room[pool] > 0:
+            room[pool] -= 1
+            release.append(run.run_id)
+        else:
+            waiting.append(
+                Waiting(run.node, WaitingOn.BUDGET, f"{run.node} waits: pool {pool} has its limit of nodes away")
+            )
+    return tuple(release), tuple(waiting)
+
+
+def _for_group(stage: str, group: Sequence[Run]) -> Waiting:
+    open_runs = [run for run in group if not run.ended]
+    first = open_runs[0]
+    words = first.waiting or first.phase.value
+    return Waiting(stage, WaitingOn.DRAIN if first.phase is Phase.DRAIN_REQUIRED else WaitingOn.UNKNOWN_HEALTH,
+                   f"stage {stage}: {len(open_runs)} nodes under way, {first.node}: {words}")  # fmt: skip

@@ -1,0 +1,91 @@
+"""Which node belongs to which stage, and in which small groups a stage is released. Pure; the order of chance is handed in.
+
+Idle nodes come first, so that canaries break nobody's job. The canaries cover every stratum of what software can see (model, kernel,
+flavour), as far as their number reaches. Statistical gates over strata are a later matter.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.model.plan import Stage
+
+CANARY_GROUPS = (1, 1, 2, 4)
+"""Canaries are released 1, 1, 2, 4: a driver that breaks every node breaks one before the first verdict."""
+
+CANARIES_AT_LEAST = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node to be changed: its stratum, its tier (0 development, 1 standard, 2 critical) and whether a job runs on it."""
+
+    node: str
+    stratum: str
+    tier: int
+    busy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StageWish:
+    """A stage as the policy names it: `percent` of all nodes are changed when it ends; None for the canary stage."""
+
+    name: str
+    percent: int | None
+    soak_s: int
+
+
+def canary_count(candidates: Sequence[Candidate]) -> int:
+    """One canary for each stratum, at least two, at most all that the groups can hold and never more than there are nodes."""
+    strata = len({c.stratum for c in candidates})
+    return min(max(strata, CANARIES_AT_LEAST), sum(CANARY_GROUPS), len(candidates))
+
+
+def lay_out(candidates: Sequence[Candidate], wishes: Sequence[StageWish]) -> tuple[Stage, ...]:
+    """Stages that hold every candidate exactly once; empty stages are left out.
+
+    `candidates` come in the order of chance; within it development goes before critical and idle before busy.
+    """
+    order = sorted(candidates, key=lambda c: (c.busy, c.tier))
+    total, placed = len(order), 0
+    stages: list[Stage] = []
+    for wish in wishes:
+        if wish.percent is None:
+            chosen = _spread(order, canary_count(order))
+            order = [*chosen, *(c for c in order if c not in chosen)]
+            upto = len(chosen)
+        else:
+            upto = total if wish.percent >= 100 else max(placed, total * wish.percent // 100)
+        nodes = tuple(c.node for c in order[placed:upto])
+        if nodes:
+            groups = _canary_groups(nodes) if wish.percent is None else (nodes,)
+            stages.append(Stage(wish.name, nodes, groups, wish.soak_s, canary=wish.percent is None))
+        placed = max(placed, upto)
+    return tuple(stages)
+
+
+def _spread(order: Sequence[Candidate], count: int) -> list[Candidate]:
+    """`count` candidates in order, one of each stratum before a second of any."""
+    waiting: dict[str, list[Candidate]] = {}
+    for candidate in order:
+        waiting.setdefault(candidate.stratum, []).append(candidate)
+    chosen: list[Candidate] = []
+    while len(chosen) < count:
+        for queue in waiting.values():
+            if queue and len(chosen) < count:
+                chosen.append(queue.pop(0))
+    return chosen
+
+
+def _canary_groups(nodes: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    groups: list[tuple[str, ...]] = []
+    at = 0
+    for size in CANARY_GROUPS:
+        if at < len(nodes):
+            groups.append(nodes[at : at + size])
+        at += size
+    return tuple(groups)
+
+
+def strata(facts: Mapping[str, str]) -> str:
+    """The stratum of a node: model, kernel and flavour, as one text."""
+    return " / ".join(facts[key] for key in ("product", "kernel", "flavour"))
