@@ -1,0 +1,58 @@
+"""Finds and reads the fleet's policy file.
+
+Why it exists: it is the one place that knows where a `fleet.yaml` may lie and that asks the machine which time zones
+there are; what the text means is `planner.policy`'s. It does not read inventories.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from zoneinfo import ZoneInfo, available_timezones
+
+from muster.documents import MAX_BYTES, DocumentFaults, Fault, did_you_mean
+from muster.model.policy import Policy
+from muster.planner.policy import policy_from_document
+
+POLICY_VARIABLE: Final = "MUSTER_FLEET"
+SYSTEM_POLICY: Final = Path("/etc/muster/fleet.yaml")
+
+
+def find_policy(given: str | None, environ: Mapping[str, str] | None = None, folder: Path | None = None) -> Path:
+    """Where the policy lies: `given` (--fleet), $MUSTER_FLEET, ./fleet.yaml, /etc/muster/fleet.yaml; first one named.
+
+    The first two are taken at their word; the answer need not exist.
+    """
+    named = given or (os.environ if environ is None else environ).get(POLICY_VARIABLE)
+    if named:
+        return Path(named)
+    here = (folder or Path()) / "fleet.yaml"
+    return here if here.exists() or not SYSTEM_POLICY.exists() else SYSTEM_POLICY
+
+
+def read_policy(path: Path) -> Policy:
+    """The checked policy in `path`; raises DocumentFaults with every fault, also when the file cannot be read."""
+    name = str(path)
+    try:
+        with path.open("rb") as file:
+            # Bounded, so that a device or an endless pipe given by mistake is refused and not read for ever.
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        hint = "name the policy with --fleet FILE or $MUSTER_FLEET, or begin one with 'muster init'"
+        raise DocumentFaults(name, (Fault(1, 1, f"cannot be read: {error.strerror}", hint),)) from None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DocumentFaults(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
+    return policy_from_document(text, name, check_zone)
+
+
+def check_zone(zone: str) -> None:
+    """Raises ValueError, naming the nearest known, when this machine knows no such time zone."""
+    try:
+        ZoneInfo(zone)
+    except (ValueError, OSError, KeyError):
+        near = did_you_mean(zone, available_timezones())
+        hint = near if near.startswith("did you mean") else "a name such as Europe/Berlin or UTC"
+        raise ValueError(f"time zone {zone!r} is not known; {hint}") from None

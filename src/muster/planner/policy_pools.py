@@ -1,0 +1,246 @@
+"""The `pools` section of a fleet.yaml: who belongs to a pool, what it shall carry and how gently it is changed.
+
+Apart from `planner.policy` only for size; it reads no file and knows no other section.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from muster.documents import Entry, Fields, Map, Node, Reader, Scalar, Sequence
+from muster.model.policy import (
+    Drain,
+    DrainPolicy,
+    DriverPolicy,
+    DriverWish,
+    Flavour,
+    Match,
+    MaxUnavailable,
+    Permission,
+    Pool,
+    ReleaseLine,
+    Tier,
+    WantBranch,
+    WantNewest,
+    WantVersion,
+)
+from muster.model.quantities import AMOUNT_HINT, DURATION_HINT, WINDOW_HINT, Amount, Window, parse_duration_s
+
+ZoneCheck = Callable[[str], None]
+
+TIERS: Final = {tier.value: tier for tier in Tier}
+FLAVOURS: Final = {flavour.value: flavour for flavour in Flavour}
+PERMISSIONS: Final = {permission.value: permission for permission in Permission}
+_LINES: Final = {line.value: line for line in ReleaseLine}
+_DRAINS: Final = {policy.value: policy for policy in DrainPolicy}
+# What a batch system can deliver and a training script can catch; KILL cannot be caught, so it asks for nothing.
+_SIGNALS: Final = {name: name for name in ("USR1", "USR2", "TERM", "INT", "HUP", "CONT", "QUIT")}
+_POOL_KEYS: Final = ("match", "tier", "driver", "cuda", "drain", "max_unavailable", "windows", "reload")
+_WISH_KEYS: Final = ("want", "branch", "newest")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
+_MATCH_KEY = re.compile(r"gpu|(?:label|slurm)\.[A-Za-z0-9_./-]+|[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?"
+                        r"(?:\.[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?)+|hostname", re.ASCII)  # fmt: skip
+_BRANCH = re.compile(r"R[0-9]{3}", re.ASCII)
+_DRIVER = re.compile(r"[0-9]{3}(?:\.[0-9]{1,3}){1,2}(?:-[A-Za-z0-9.+~-]+)?", re.ASCII)
+_RANGE = re.compile(r"(?:>=|<=|<|>|=)?\s*[0-9]+(?:\.[0-9]+){0,2}", re.ASCII)
+
+
+def name_text(text: str) -> str:
+    """A name that may stand in paths, labels and ids; raises ValueError for any other."""
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no name: up to 63 letters, digits, '.', '_', '-', the first a letter or digit")
+    return text
+
+
+def read_pools(reader: Reader, node: Node, check_zone: ZoneCheck) -> tuple[Pool, ...]:
+    """Every pool, in the order written; faults also two pools with the same match."""
+    entries = reader.entries(node, "pools", "write 'NAME: {match: {...}, driver: {...}}'")
+    if isinstance(node, Map) and not entries:
+        reader.fault(node, "pools names no pool", "add one, or nothing would ever be looked after")
+    pools = []
+    seen: dict[frozenset[Match], Entry] = {}
+    for entry in entries:
+        try:
+            name_text(entry.key)
+        except ValueError as error:
+            reader.fault(entry, f"pool name {error}", "a short name such as train")
+        pool = _pool(reader, entry, check_zone)
+        pools.append(pool)
+        same = frozenset(pool.match)
+        if same and same in seen:
+            other = seen[same]
+            message = f"pool {entry.key} matches the same nodes as pool {other.key} on line {other.line}"
+            reader.fault(entry, message, "a node belongs to one pool at most; tell them apart in match")
+        seen.setdefault(same, entry)
+    return tuple(pools)
+
+
+def _pool(reader: Reader, entry: Entry, check_zone: ZoneCheck) -> Pool:
+    what = f"pool {entry.key}"
+    fields = reader.fields(entry.value, what, _POOL_KEYS, required=("match",))
+    match, driver = fields.node_of("match"), fields.node_of("driver")
+    drain, bound = fields.node_of("drain"), fields.node_of("max_unavailable")
+    windows = fields.node_of("windows")
+    return Pool(
+        name=entry.key,
+        match=() if match is None else _match(reader, match, what),
+        tier=fields.choice("tier", TIERS, Tier.STANDARD),
+        driver=None if driver is None else _driver(reader, driver, what),
+        cuda=fields.value("cuda", cuda_range, None, 'write a range such as ">=12.4" or ">=12.4,<14"'),
+        drain=Drain() if drain is None else _drain(reader, drain, what),
+        max_unavailable=MaxUnavailable() if bound is None else _max_unavailable(reader, bound, what),
+        windows=() if windows is None else _windows(reader, windows, what, check_zone),
+        reload=fields.choice("reload", PERMISSIONS, Permission.ALLOWED),
+    )
+
+
+def _match(reader: Reader, node: Node, what: str) -> tuple[Match, ...]:
+    entries = reader.entries(node, f"{what}: match", "write {gpu: H100} or {label.role: train}")
+    if isinstance(node, Map) and not entries:
+        reader.fault(node, f"{what}: match is empty", 'write {gpu: "*"} for every node with a GPU')
+    matches = []
+    for entry in entries:
+        if not _MATCH_KEY.fullmatch(entry.key):
+            hint = "use gpu, label.NAME, slurm.NAME or the path of a fact such as module.nvidia.flavour"
+            reader.fault(entry, f"{what}: match cannot look at {entry.key!r}", hint)
+        matches.append(Match(entry.key, _values(reader, entry.value, f"{what}: match {entry.key}")))
+    return tuple(matches)
+
+
+def _values(reader: Reader, node: Node, what: str) -> tuple[str, ...]:
+    if not isinstance(node, Sequence):
+        return (reader.text(node, what, hint="a value or a list of values"),)
+    if not node.items:
+        reader.fault(node, f"{what} lists no value", "no node could match; name one, or remove the key")
+    return tuple(reader.text(item, what, hint="a value, quoted if need be") for item in node.items)
+
+
+def _driver(reader: Reader, node: Node, what: str) -> DriverPolicy:
+    what = f"{what}: driver"
+    fields = reader.fields(node, what, (*_WISH_KEYS, "flavour"))
+    given = [entry for key in _WISH_KEYS if (entry := fields.entry(key)) is not None]
+    if isinstance(node, Map) and not given:
+        reader.fault(node, f"{what} says not which", "give one of want, branch, newest")
+    given.sort(key=lambda entry: (entry.line, entry.column))
+    for extra in given[1:]:
+        message = f"{what} gives both {given[0].key} (line {given[0].line}) and {extra.key}"
+        reader.fault(extra, message, "they can contradict; keep one")
+    return DriverPolicy(_wish(fields), fields.choice("flavour", FLAVOURS, None))
+
+
+def _wish(fields: Fields) -> DriverWish:
+    version = fields.value("want", driver_version, "", "a driver version such as 580.126.20")
+    branch = fields.value("branch", branch_name, "", "a branch such as R580")
+    line = fields.choice("newest", _LINES, ReleaseLine.PRODUCTION)
+    if "want" in fields:
+        return WantVersion(version)
+    return WantBranch(branch) if "branch" in fields else WantNewest(line)
+
+
+def driver_version(text: str) -> str:
+    """A driver version's text; raises ValueError."""
+    if not _DRIVER.fullmatch(text):
+        raise ValueError(f"{text!r} is no driver version")
+    return text
+
+
+def branch_name(text: str) -> str:
+    """`R580`; raises ValueError."""
+    if not _BRANCH.fullmatch(text):
+        raise ValueError(f"{text!r} is no driver branch")
+    return text
+
+
+def cuda_range(text: str) -> str | None:
+    """A range of CUDA versions; raises ValueError."""
+    if not all(_RANGE.fullmatch(part.strip()) for part in text.split(",")):
+        raise ValueError(f"{text!r} is no range of CUDA versions")
+    return text
+
+
+def signal_name(text: str) -> str:
+    """A signal without its `SIG`; raises ValueError for one that cannot be caught or does not exist."""
+    name = text.removeprefix("SIG")
+    if name not in _SIGNALS:
+        raise ValueError(f"{text!r} is no signal a job can catch: {', '.join(_SIGNALS)}")
+    return name
+
+
+def _drain(reader: Reader, node: Node, what: str) -> Drain:
+    what = f"{what}: drain"
+    fields = reader.fields(node, what, ("policy", "signal", "checkpoint_wait", "limit"), required=("policy",))
+    default = Drain()
+    drain = Drain(
+        policy=fields.choice("policy", _DRAINS, default.policy),
+        signal=fields.value("signal", signal_name, None, "write USR1, USR2 or TERM"),
+        checkpoint_wait_s=fields.value("checkpoint_wait", parse_duration_s, 0, DURATION_HINT),
+        limit_s=fields.value("limit", parse_duration_s, default.limit_s, DURATION_HINT),
+    )
+    _check_drain(reader, fields, drain, what)
+    return drain
+
+
+def _check_drain(reader: Reader, fields: Fields, drain: Drain, what: str) -> None:
+    policy, limit = fields.entry("policy"), fields.entry("limit")
+    wait = fields.entry("checkpoint_wait")
+    if drain.policy is DrainPolicy.WAIT and policy is not None and _is_text(policy.value, "wait"):
+        for entry in (fields.entry("signal"), wait):
+            if entry is not None:
+                message = f"{what}: {entry.key} has no meaning with policy wait (line {policy.line})"
+                reader.fault(
+                    entry, message, "jobs are left to end by themselves; use requeue or evict to interrupt them"
+                )
+    if limit is not None and drain.limit_s == 0 and isinstance(limit.value, Scalar):
+        reader.fault(limit, f"{what}: limit 0 would empty no node", "give the time a node may take to become empty")
+    elif wait is not None and drain.checkpoint_wait_s > drain.limit_s:
+        where = f"limit (line {limit.line})" if limit is not None else "the default limit of 24h"
+        reader.fault(
+            wait, f"{what}: checkpoint_wait is longer than {where}", "a node would be given up before its jobs"
+        )
+
+
+def _is_text(node: Node, text: str) -> bool:
+    return isinstance(node, Scalar) and node.text == text
+
+
+def _max_unavailable(reader: Reader, node: Node, what: str) -> MaxUnavailable:
+    what = f"{what}: max_unavailable"
+    fields = reader.fields(node, what, ("pool", "rack", "tenant"))
+    default = MaxUnavailable()
+    hint = f"{AMOUNT_HINT}; with none, nothing could ever be changed"
+    return MaxUnavailable(
+        pool=fields.value("pool", Amount.parse, default.pool, hint),
+        rack=fields.value("rack", Amount.parse, None, hint),
+        tenant=fields.value("tenant", Amount.parse, None, hint),
+    )
+
+
+def _windows(reader: Reader, node: Node, what: str, check_zone: ZoneCheck) -> tuple[Window, ...]:
+    what = f"{what}: windows"
+
+    def convert(text: str) -> Window | None:
+        window = Window.parse(text)
+        check_zone(window.zone)
+        return window
+
+    items = reader.items(node, what, f"a list: [{WINDOW_HINT.removeprefix('write ').split(',')[0]}]")
+    if isinstance(node, Sequence) and not items:
+        reader.fault(node, f"{what} lists no window", "remove the key to allow changes at any time")
+    found = [(reader.value(item, what, convert, None, WINDOW_HINT), item) for item in items]
+    seen: dict[Window, int] = {}
+    for window, item in found:
+        if window is not None and window in seen:
+            reader.fault(item, f"{what}: the same window as on line {seen[window]}", "keep one of the two")
+        elif window is not None:
+            seen[window] = item.line
+    return tuple(seen)
+
+
+def pool_lines(reader: Reader, node: Node) -> Mapping[str, int]:
+    """The line of each pool and of each of its keys, as `pools.NAME` and `pools.NAME.KEY`."""
+    lines: dict[str, int] = {}
+    for entry in node.entries if isinstance(node, Map) else ():
+        lines[f"pools.{entry.key}"] = entry.line
+        for inner in entry.value.entries if isinstance(entry.value, Map) else ():
+            lines[f"pools.{entry.key}.{inner.key}"] = inner.line
+    return lines
