@@ -51,7 +51,7 @@ class Fault:
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
 
 
-class DocumentFaults(ValueError):  # noqa: N818 - it carries faults, it is not one
+class DocumentFaults(ValueError):
     """All faults found in one document, sorted by line; its text has one `file:line: message (hint)` for each."""
 
     def __init__(self, name: str, faults: Iterable[Fault]) -> None:

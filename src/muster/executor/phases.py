@@ -143,14 +143,16 @@ async def drain(scene: Scene) -> Result:
     jobs = await scene.scheduler.jobs(scene.session.node)
     if isinstance(jobs, Unreachable):
         return _away(jobs)
-    if isinstance(jobs, Answered):
-        return waiting(f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}")
-    if not jobs:
+    if not isinstance(jobs, Answered) and not jobs:
         return Result(Event.PASSED, "no job runs here")
+    if isinstance(jobs, Answered):
+        words = f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
+    else:
+        words = f"waits for {len(jobs)} jobs: {', '.join(job.name for job in jobs[:3])}"
     limit = next(p.drain_limit_s for p in scene.plan.pools if p.pool == scene.plan.node(scene.run.node).pool)
     if scene.waited_s > limit:
-        return Result(Event.REFUSED, f"{len(jobs)} jobs still run after {limit} s, the pool's limit; none was ended")
-    return waiting(f"waits for {len(jobs)} jobs: {', '.join(job.name for job in jobs[:3])}")
+        return Result(Event.REFUSED, f"not drained after {limit} s, the pool's limit, and no job was ended: {words}")
+    return waiting(words)
 
 
 async def baseline(scene: Scene) -> Result:

@@ -20,6 +20,11 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class ListJobs:
+    """Read which processes hold a GPU; change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class Preflight:
     """Ask whether `pins` could be installed and `back` could be restored; change nothing."""
 
@@ -85,7 +90,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    Preflight | FetchPackages | InstallPackages | SaveRestorePoint | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | SaveRestorePoint | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -106,7 +111,7 @@ class PollTask:
     task_id: str
 
 
-Intent: TypeAlias = Collect | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
+Intent: TypeAlias = Collect | ListJobs | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
 
 
 @dataclass(frozen=True, slots=True)

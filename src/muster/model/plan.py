@@ -49,7 +49,8 @@ class Expectation:
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
-    `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way back; the change is refused where they can't be had.
+    `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
+    back; the change is refused where they can't be had.
     """
 
     from_driver: str

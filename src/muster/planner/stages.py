@@ -4,10 +4,11 @@ Idle nodes come first, so that canaries break nobody's job. The canaries cover e
 flavour), as far as their number reaches. Statistical gates over strata are a later matter.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.model.plan import Stage
+from muster.model.quantities import Amount
 
 CANARY_GROUPS = (1, 1, 2, 4)
 """Canaries are released 1, 1, 2, 4: a driver that breaks every node breaks one before the first verdict."""
@@ -27,10 +28,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class StageWish:
-    """A stage as the policy names it: `percent` of all nodes are changed when it ends; None for the canary stage."""
+    """A stage as the policy names it: `share` of all nodes are changed when it ends; None for the canary stage."""
 
     name: str
-    percent: int | None
+    share: Amount | None
     soak_s: int
 
 
@@ -49,16 +50,16 @@ def lay_out(candidates: Sequence[Candidate], wishes: Sequence[StageWish]) -> tup
     total, placed = len(order), 0
     stages: list[Stage] = []
     for wish in wishes:
-        if wish.percent is None:
+        if wish.share is None:
             chosen = _spread(order, canary_count(order))
             order = [*chosen, *(c for c in order if c not in chosen)]
             upto = len(chosen)
         else:
-            upto = total if wish.percent >= 100 else max(placed, total * wish.percent // 100)
+            upto = max(placed, wish.share.of(total))
         nodes = tuple(c.node for c in order[placed:upto])
         if nodes:
-            groups = _canary_groups(nodes) if wish.percent is None else (nodes,)
-            stages.append(Stage(wish.name, nodes, groups, wish.soak_s, canary=wish.percent is None))
+            groups = _canary_groups(nodes) if wish.share is None else (nodes,)
+            stages.append(Stage(wish.name, nodes, groups, wish.soak_s, canary=wish.share is None))
         placed = max(placed, upto)
     return tuple(stages)
 
@@ -84,8 +85,3 @@ def _canary_groups(nodes: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
             groups.append(nodes[at : at + size])
         at += size
     return tuple(groups)
-
-
-def strata(facts: Mapping[str, str]) -> str:
-    """The stratum of a node: model, kernel and flavour, as one text."""
-    return " / ".join(facts[key] for key in ("product", "kernel", "flavour"))

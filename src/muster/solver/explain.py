@@ -1,0 +1,64 @@
+"""Why an answer is what it is, as a tree of values. Words are made from it elsewhere; what could be done about it is a second list."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSays:
+    """A rule of the knowledge base: its id, what it says in a clause, and where that was read."""
+
+    rule: str
+    says: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Something seen on the nodes of a class, by fact path."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Something the policy asks for, with the path in the policy."""
+
+    path: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoCandidate:
+    """There is nothing to choose from."""
+
+    what: str
+
+
+Leaf: TypeAlias = RuleSays | Observed | Wanted | NoCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """A conclusion and what it rests on."""
+
+    conclusion: str
+    causes: tuple["Because | Leaf", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What would unblock, kept apart from why it is blocked."""
+
+    says: str
+
+
+def leaves(tree: "Because | Leaf") -> Iterator[Leaf]:
+    """The leaves of a tree, left to right."""
+    if isinstance(tree, Because):
+        for cause in tree.causes:
+            yield from leaves(cause)
+    else:
+        yield tree

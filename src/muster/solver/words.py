@@ -1,0 +1,59 @@
+"""Makes sentences and JSON values from explanations. The only place where the solver speaks. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+from muster.solver.explain import Because, Leaf, NoCandidate, Observed, RuleSays, Wanted
+
+
+def sentence(tree: Because | Leaf) -> str:
+    """One clause for the top of a tree, without its causes."""
+    match tree:
+        case Because(conclusion=conclusion):
+            return conclusion
+        case RuleSays(says=says, rule=rule):
+            return f"{says} [{rule}]"
+        case Observed(path=path, value=value):
+            return f"the node shows {path} = {value}"
+        case Wanted(path=path, value=value):
+            return f"the policy asks for {path} = {value}"
+        case NoCandidate(what=what):
+            return f"nothing to choose from: {what}"
+        case _:
+            assert_never(tree)
+
+
+def paragraphs(tree: Because | Leaf, depth: int = 0) -> tuple[str, ...]:
+    """The tree as indented lines, a conclusion before what it rests on."""
+    lead = "" if depth == 0 else "  " * depth + "because "
+    lines = [lead + sentence(tree)]
+    if isinstance(tree, RuleSays) and tree.source:
+        lines.append("  " * (depth + 1) + f"source: {tree.source}")
+    if isinstance(tree, Because):
+        for cause in tree.causes:
+            lines += paragraphs(cause, depth + 1)
+    return tuple(lines)
+
+
+def body(tree: Because | Leaf) -> Mapping[str, object]:
+    """The tree as JSON values."""
+    match tree:
+        case Because(conclusion=conclusion, causes=causes):
+            return {"conclusion": conclusion, "causes": [body(cause) for cause in causes]}
+        case RuleSays(rule=rule, says=says, source=source):
+            return {"rule": rule, "says": says, "source": source}
+        case Observed(path=path, value=value):
+            return {"observed": path, "value": value}
+        case Wanted(path=path, value=value):
+            return {"wanted": path, "value": value}
+        case NoCandidate(what=what):
+            return {"no_candidate": what}
+        case _:
+            assert_never(tree)
+
+
+def listing(names: Sequence[str], most: int = 4) -> str:
+    """Names for a sentence: all of them, or the first ones and how many more."""
+    if len(names) <= most:
+        return ", ".join(names)
+    return ", ".join(names[:most]) + f" and {len(names) - most} more"
