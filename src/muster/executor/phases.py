@@ -29,11 +29,11 @@ from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
 FETCH_S = 3600
-INSTALL_S = 3600
+INSTALL_S = 0
 SAVE_S = 300
 RELOAD_S = 300
 VALIDATE_S = 900
-"""How long a task may run before the node itself ends it: DKMS takes minutes on a slow node, a download of 400 MB on a slow link longer."""
+"""How long a task may run before the node itself ends it (0: never; a package transaction must not be cut, and DKMS takes its minutes)."""
 
 REBOOT_LIMIT_S = 1800
 """How long a node may stay away after a restart: servers with much memory and firmware checks need over ten minutes."""

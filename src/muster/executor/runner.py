@@ -7,6 +7,7 @@ task id. The runner sequences; what to do in a phase is in `phases`, what follow
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from muster.executor import machine
 from muster.executor.phases import PHASES, Result, Scene
@@ -50,12 +51,13 @@ class Tools:
 
 
 class Runner:
-    """Advances runs. Holds only what cannot change: plans by id, nodes by name."""
+    """Advances runs. Holds only what cannot change: plans by id, nodes by name, and which commands it has noted."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._plans: dict[str, Plan] = {}
         self._nodes: dict[str, Node] = {}
+        self._noted: set[str] = set()
         self._scheduler = tools.scheduler(tools.transport)
 
     async def advance(self, run_id: str, claim: int) -> None:
@@ -84,7 +86,8 @@ class Runner:
             plan=plan,
             fence=Fence(run.lease, run.claim),
             holder=self._tools.holder,
-            note=lambda record: self._tools.store.record(run, (record,)),
+            note=partial(self._note, run),
+            at=stamp(now),
         )
         scene = Scene(
             run=run,
@@ -97,6 +100,11 @@ class Runner:
             waited_s=(now - run.phase_since).total_seconds(),
         )
         return await PHASES[run.phase](scene)
+
+    async def _note(self, run: Run, key: str, record: Record) -> None:
+        if key not in self._noted:
+            await self._tools.store.record(run, (record,))
+            self._noted.add(key)
 
     def _records(self, run: Run, after: Run, result: Result, now: datetime) -> tuple[Record, ...]:
         if after.phase is run.phase and after.waiting == run.waiting and not result.retry:

@@ -1,0 +1,175 @@
+"""One run's dealings with its node: look, ask, take and release the lease, start and follow tasks. Wraps node-side texts in commands.
+
+What is about to run is written to the audit log before it runs, and a task is started at most once by
+the node, whoever asks.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from muster.executor import look as looking
+from muster.model.audit import Record
+from muster.model.command import (
+    Answered,
+    Command,
+    Outcome,
+    Preflight,
+    ReleaseLease,
+    StartTask,
+    TakeLease,
+    Unreachable,
+    Work,
+    describe,
+)
+from muster.model.fact import FactSpec, NodeFacts
+from muster.model.lease import Fence
+from muster.model.node import Node
+from muster.model.plan import Plan
+from muster.model.run import Run
+from muster.node.lease import lease_release, lease_take, parse_lease_answer
+from muster.node.task import parse_answer, task_start
+from muster.ports import Clock, Ids, Transport
+
+ASK_S = 60
+"""How long a node may take to answer a short question; starting a task waits up to 15 s for its first sign of life."""
+
+LEASE_TTL_S = 6 * 3600
+"""A lease outlives a long drain; after it, another control plane may take the duty to recover the node."""
+
+
+class TaskState(StrEnum):
+    """What became of a task."""
+
+    RUNNING = "running"
+    DONE = "done"
+    LOST = "lost"
+    INTERRUPTED = "interrupted"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEnd:
+    """A task as the node knows it: its state, its exit status when done, its last words, its output (the tail)."""
+
+    state: TaskState
+    exit_status: int | None
+    words: str
+    out: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseAnswer:
+    """The lease number the node gave, or None and the words of its refusal."""
+
+    number: int | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """See the module. Made anew for every advance of a run."""
+
+    transport: Transport
+    clock: Clock
+    ids: Ids
+    specs: tuple[FactSpec, ...]
+    node: Node
+    run: Run
+    plan: Plan
+    fence: Fence
+    holder: str
+    note: Callable[[str, Record], Awaitable[None]]
+    """Writes a record unless one was written under the same key in this process: a poll is not a new command."""
+    at: str
+
+    async def look(self) -> NodeFacts | Unreachable:
+        """All facts of the node, now."""
+        return await looking.look(self.node, specs=self.specs, transport=self.transport, clock=self.clock, ids=self.ids)
+
+    async def ask(self, text: str, *, deadline_s: float) -> Outcome:
+        """Run a text that changes nothing, and wait for it."""
+        step = self.plan.node(self.run.node).step
+        return await self.transport.run(
+            self.node, Command(("sh", "-s"), text.encode(), deadline_s, Preflight(step.packages, step.back))
+        )
+
+    async def boot_id(self) -> str | Unreachable:
+        """The node's present boot id."""
+        facts = await self.look()
+        if isinstance(facts, Unreachable):
+            return facts
+        seen = facts.text("boot_id")
+        return seen if seen is not None else Unreachable("lost", "the boot id cannot be read", "")
+
+    async def take_lease(self, reason: str) -> LeaseAnswer | Unreachable:
+        """Claim the node for this rollout; taking again gives the same number."""
+        rollout_id = self.run.rollout_id
+        text = lease_take(
+            holder=self.holder, rollout_id=rollout_id, plan_id=self.plan.id, reason=reason, ttl_s=LEASE_TTL_S
+        )
+        intent = TakeLease(self.holder, rollout_id)
+        await self.note(
+            f"{self.run.run_id}-{self.run.phase.value}",
+            Record(self.at, self.holder, self.node.name, "command", describe(intent)),
+        )
+        outcome = await self.transport.run(self.node, Command(("sh", "-s"), text.encode(), ASK_S, intent))
+        if isinstance(outcome, Unreachable):
+            return outcome
+        answer = parse_lease_answer(outcome.stdout)
+        if answer.state == "taken":
+            return LeaseAnswer(answer.number, "")
+        if answer.state == "refused":
+            return LeaseAnswer(
+                None,
+                f"{answer.why}: {answer.holder} since {answer.taken_at} for {answer.rollout_id} ({answer.plan_id})",
+            )
+        return LeaseAnswer(None, answer.why or _last(outcome))
+
+    async def release_lease(self) -> LeaseAnswer | Unreachable:
+        """Give the node back; a lease that is not there any more is fine, somebody else's is left alone."""
+        intent = ReleaseLease(self.run.rollout_id)
+        await self.note(
+            f"{self.run.run_id}-{self.run.phase.value}",
+            Record(self.at, self.holder, self.node.name, "command", describe(intent)),
+        )
+        text = lease_release(rollout_id=self.run.rollout_id)
+        outcome = await self.transport.run(self.node, Command(("sh", "-s"), text.encode(), ASK_S, intent))
+        if isinstance(outcome, Unreachable):
+            return outcome
+        answer = parse_lease_answer(outcome.stdout)
+        if answer.state in ("released", "free", "refused"):
+            return LeaseAnswer(0, answer.why)
+        return LeaseAnswer(None, answer.why or _last(outcome))
+
+    async def task(self, name: str, script: str, work: Work, deadline_s: int) -> TaskEnd | Unreachable:
+        """Start the detached task of this run, phase and attempt, or learn what became of it. Never starts it twice.
+
+        `deadline_s` 0 never cuts it. The exact script stands in the audit log before the node is first asked.
+        """
+        task_id = f"{self.run.run_id}-{name}-{self.run.attempt}"
+        intent = StartTask(task_id, self.fence, work)
+        body = {**describe(intent), "script": script, "sha256": hashlib.sha256(script.encode()).hexdigest()}
+        await self.note(task_id, Record(self.at, self.holder, self.node.name, "command", body))
+        text = task_start(task_id, str(self.fence), script, deadline_s=deadline_s)
+        outcome = await self.transport.run(self.node, Command(("sh", "-s"), text.encode(), ASK_S, intent))
+        if isinstance(outcome, Unreachable):
+            return outcome
+        answer = parse_answer(outcome.stdout)
+        if answer.state not in tuple(TaskState) or answer.state == TaskState.REFUSED:
+            return TaskEnd(TaskState.REFUSED, None, answer.why or _last(outcome), b"")
+        words = _words(answer.out, answer.err, answer.why or answer.state)
+        return TaskEnd(TaskState(answer.state), answer.exit_status, words, answer.out)
+
+
+def _words(out: bytes, err: bytes, otherwise: str) -> str:
+    """The last telling line: an error line of either output before the mere last one."""
+    lines = [line.strip() for line in (out + b"\n" + err).decode(errors="replace").splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR"))]
+    text = (telling or lines or [otherwise])[-1 if not telling else 0]
+    return "".join(c if c.isprintable() else "?" for c in text)[:300]
+
+
+def _last(outcome: Answered) -> str:
+    return _words(outcome.stdout, outcome.stderr, f"no answer (exit {outcome.exit_status})")

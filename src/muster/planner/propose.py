@@ -1,0 +1,236 @@
+"""Makes a plan from values: policy, inventory, facts, answers of the solver, an order of chance, and the time. Proposes; changes nothing.
+
+Every node of the policy's pools is either planned or in the report with the reason why not.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from muster.model.audit import canonical
+from muster.model.fact import NodeFacts, Unknown
+from muster.model.node import Node
+from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, Step, Waiting, WaitingOn
+from muster.model.policy import Permission, Policy, Pool, Tier
+from muster.model.stack import PackagePin
+from muster.planner.classes import node_class, unknown_facts
+from muster.planner.pools import Placing, pool_of
+from muster.planner.stages import Candidate, StageWish, lay_out
+from muster.ports import PackageManager
+from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
+from muster.solver.words import sentence
+
+STALE_AFTER_S = 3600
+"""Facts older than an hour are not planned on: in an hour an unattended upgrade has had its turn."""
+
+_TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInput:
+    """All that a plan is made from. `order` is every node in the order of chance; `now` the time of planning."""
+
+    policy: Policy
+    nodes: Sequence[Node]
+    facts: Mapping[str, NodeFacts]
+    placings: Mapping[str, Placing]
+    managers: Sequence[PackageManager]
+    solve: Callable[[NodeClass, Pool], Answer]
+    order: Sequence[str]
+    now: datetime
+    knowledge_revision: str
+    only_pool: str | None = None
+
+
+def propose(given: PlanInput) -> Plan:
+    """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
+    planned: dict[str, NodePlan] = {}
+    candidates: dict[str, Candidate] = {}
+    left: list[Waiting] = []
+    because: dict[str, None] = {}
+    answers: dict[tuple[NodeClass, str], Answer] = {}
+    for node in given.nodes:
+        pool = pool_of(given.placings[node.name], given.policy)
+        if given.only_pool is not None and (pool is None or pool.name != given.only_pool):
+            continue
+        outcome = _node(given, node, pool, answers, because)
+        if isinstance(outcome, Waiting):
+            left.append(outcome)
+        else:
+            planned[node.name], candidates[node.name] = outcome
+    order = [candidates[name] for name in given.order if name in candidates]
+    stages = lay_out(order, _wishes(given.policy))
+    parts = tuple(planned[name] for stage in stages for name in stage.nodes)
+    return Plan(
+        fleet=given.policy.fleet,
+        created_at=given.now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        parent=None,
+        target=_one([part.step.to_driver for part in parts]),
+        flavour=_one([part.step.flavour for part in parts]),
+        policy_revision=given.policy.revision,
+        knowledge_revision=given.knowledge_revision,
+        facts_revision=_revision(given.facts),
+        approvals=given.policy.rollout.approvals,
+        pools=_limits(given, parts),
+        stages=stages,
+        nodes=parts,
+        left_out=tuple(left),
+        because=tuple(because),
+    )
+
+
+def _node(
+    given: PlanInput,
+    node: Node,
+    pool: Pool | None,
+    answers: dict[tuple[NodeClass, str], Answer],
+    because: dict[str, None],
+) -> Waiting | tuple[NodePlan, Candidate]:
+    """One node: what is to be done, or why nothing is."""
+    refused = _not_plannable(given, node, pool)
+    if refused is not None or pool is None:
+        return refused or Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, "is in no pool: seen, never changed")
+    facts = given.facts[node.name]
+    kind = node_class(facts, given.managers)
+    if kind is None:
+        why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
+        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
+    key = (kind, pool.name)
+    if key not in answers:
+        answers[key] = given.solve(kind, pool)
+    answer = answers[key]
+    if isinstance(answer, NoSolution):
+        return Waiting(node.name, WaitingOn.NO_SOLUTION, sentence(answer.because))
+    return _change(given, node, pool, kind, answer, facts, because)
+
+
+def _not_plannable(given: PlanInput, node: Node, pool: Pool | None) -> Waiting | None:
+    placing = given.placings[node.name]
+    if len(placing.pools) > 1:
+        return Waiting(
+            node.name, WaitingOn.OWNED_BY_HUMAN, f"is in {len(placing.pools)} pools: {', '.join(placing.pools)}"
+        )
+    facts = given.facts.get(node.name)
+    if facts is None:
+        return Waiting(node.name, WaitingOn.STALE_FACTS, "was never collected")
+    if facts.trouble is not None:
+        return Waiting(node.name, WaitingOn.STALE_FACTS, f"could not be looked at: {facts.trouble.why}")
+    if given.now - facts.observed_at > timedelta(seconds=STALE_AFTER_S):
+        return Waiting(node.name, WaitingOn.STALE_FACTS, f"its facts are of {facts.observed_at:%Y-%m-%d %H:%M} UTC")
+    if pool is None:
+        unknown = "; ".join(placing.unknown)
+        words = f"its pool cannot be told: {unknown}" if unknown else "is in no pool: seen, never changed"
+        on = WaitingOn.UNKNOWN_HEALTH if unknown else WaitingOn.OWNED_BY_HUMAN
+        return Waiting(node.name, on, words)
+    return _held(node, facts)
+
+
+def _held(node: Node, facts: NodeFacts) -> Waiting | None:
+    holder = facts.text("lease.holder")
+    if holder:
+        rollout = facts.text("lease.rollout_id") or "no rollout"
+        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, f"is held by {holder} for {rollout}")
+    kind = facts.text("root_fs.kind")
+    if kind in ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs"):
+        return Waiting(
+            node.name, WaitingOn.NO_SOLUTION, f"boots from an image (root on {kind}): a change would be lost"
+        )
+    return None
+
+
+def _change(
+    given: PlanInput,
+    node: Node,
+    pool: Pool,
+    kind: NodeClass,
+    answer: Solution,
+    facts: NodeFacts,
+    because: dict[str, None],
+) -> Waiting | tuple[NodePlan, Candidate]:
+    target = answer.chosen.driver
+    if not kind.packages:
+        return Waiting(
+            node.name, WaitingOn.NO_SOLUTION, f"no installed package carries {kind.driver}: not installed by packages"
+        )
+    manager = next(m for m in given.managers if m.name == kind.manager)
+    installed = {pin.name: pin.version for pin in kind.packages}
+    version = manager.version_text(target, installed)
+    packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
+    upstream = target.partition("-")[0]
+    if packages == kind.packages and kind.loaded == upstream and answer.chosen.flavour == kind.flavour:
+        return Waiting(node.name, WaitingOn.NOTHING_TO_DO, f"already runs {target}")
+    step = Step(
+        from_driver=kind.driver,
+        to_driver=target,
+        flavour=answer.chosen.flavour,
+        manager=kind.manager,
+        packages=packages,
+        back=kind.packages,
+        restart="reload" if pool.reload is Permission.ALLOWED else "reboot",
+        expects=_stack_is(kind.driver, kind.loaded, kind.flavour, kind.packages),
+        done_when=_stack_is(upstream, upstream, answer.chosen.flavour, packages),
+    )
+    because.update(dict.fromkeys(f"{target}: {rule.says} [{rule.rule}]" for rule in answer.because))
+    holders = facts.value("holder.pids")
+    busy = isinstance(holders, Unknown) or bool(holders)
+    stratum = f"{kind.product} / {kind.kernel} / {kind.flavour}"
+    return NodePlan(node.name, pool.name, step), Candidate(node.name, stratum, _TIERS[pool.tier], busy)
+
+
+def _stack_is(disk: str, loaded: str, flavour: str, packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
+    return (
+        *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
+        Expectation("library.libcuda.version", disk),
+        Expectation("module.nvidia.disk_version", disk),
+        Expectation("module.nvidia.flavour", flavour),
+        Expectation("module.nvidia.loaded_version", loaded),
+    )
+
+
+def _wishes(policy: Policy) -> tuple[StageWish, ...]:
+    rollout = policy.rollout
+    first = (StageWish("canary", None, rollout.canary_soak_s),) if rollout.canary else ()
+    return first + tuple(StageWish(str(share), share, rollout.later_soak_s) for share in rollout.shares)
+
+
+def _limits(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[PoolLimits, ...]:
+    sizes: dict[str, int] = {}
+    for placing in given.placings.values():
+        pool = pool_of(placing, given.policy)
+        if pool is not None:
+            sizes[pool.name] = sizes.get(pool.name, 0) + 1
+    used = {part.pool for part in parts}
+    return tuple(
+        PoolLimits(
+            pool.name,
+            sizes[pool.name],
+            pool.max_unavailable.pool.of(sizes[pool.name]),
+            pool.drain.policy.value,
+            pool.drain.limit_s,
+        )
+        for pool in given.policy.pools
+        if pool.name in used
+    )
+
+
+def _one(values: Sequence[str]) -> str:
+    """The one value, or all of them in order, as text."""
+    return ", ".join(dict.fromkeys(values))
+
+
+def _revision(facts: Mapping[str, NodeFacts]) -> str:
+    seen = {
+        name: {path: _plain(fact.value) for path, fact in sorted(each.facts.items()) if not fact.momentary}
+        for name, each in sorted(facts.items())
+    }
+    return hashlib.sha256(canonical(seen)).hexdigest()[:16]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Unknown):
+        return {"unknown": value.why}
+    return list(value) if isinstance(value, tuple) else value
+
+
+__all__ = ["PlanInput", "Stage", "propose"]
