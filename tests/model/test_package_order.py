@@ -125,6 +125,12 @@ def test_deb_versions_sort_as_dpkg_says() -> None:
     assert not wrong
 
 
+@pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="dpkg-query is not on this machine")
+def test_every_package_version_installed_here_is_read_and_kept() -> None:
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${Version}\\n"], capture_output=True, text=True, check=True)
+    assert [str(DebVersion.parse(text)) for text in done.stdout.split()] == done.stdout.split()
+
+
 def ask_rpm(function: str, pairs: list[Pair]) -> list[str]:
     """rpm's own answers, from one process per 500 pairs: a macro has a bounded length."""
     answers: list[str] = []

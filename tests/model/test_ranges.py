@@ -292,6 +292,12 @@ def test_any_text_is_a_range_or_a_named_refusal(text: str) -> None:
     assert cuda(str(ranges)) == ranges
 
 
+def test_a_range_of_all_known_drivers_reads_its_own_text() -> None:
+    drivers = Ranges.of(DriverVersion.parse(text) for text in VERSIONS[DriverVersion])
+    for ranges in (drivers, ~drivers):
+        assert parse_ranges(str(ranges), DriverVersion) == ranges
+
+
 def test_a_range_of_a_hundred_thousand_conditions_is_refused_at_once() -> None:
     with pytest.raises(RangeSyntaxError) as caught:
         cuda("!=12.4," * 100_000)

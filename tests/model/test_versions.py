@@ -1,6 +1,7 @@
 """Each version type reads what real machines print, keeps it, and orders it by a lawful rule."""
 
 import copy
+import operator
 import pickle
 from collections.abc import Callable
 from itertools import pairwise
@@ -129,15 +130,10 @@ def test_a_text_of_a_million_characters_is_refused_at_once_and_shortened_in_the_
 def test_versions_of_two_types_are_unequal_and_have_no_order() -> None:
     cuda, driver = CudaVersion.parse("13.0"), DriverVersion.parse("13.0")
     assert cuda != driver and driver != cuda and cuda != "13.0"
-    for compare in (
-        lambda a, b: a < b,
-        lambda a, b: a <= b,
-        lambda a, b: a > b,
-        lambda a, b: a >= b,
-    ):
+    for compare in (operator.lt, operator.le, operator.gt, operator.ge):
         for other in (driver, "13.0", 13, None):
             with pytest.raises(TypeError):
-                compare(cuda, other)
+                compare(cuda, other)  # type: ignore[arg-type]
 
 
 def test_a_version_cannot_be_changed() -> None:

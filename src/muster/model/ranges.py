@@ -4,7 +4,7 @@ Exists so that "which versions" is a value with exact set algebra, and the solve
 not know which versions exist: between any two versions another one may appear, so `>12.4.0,<12.4.1` is not empty.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
@@ -227,13 +227,23 @@ def parse_ranges(text: str, version_type: type[P]) -> Ranges[P]:
     alternatives = [alternative.split(",") for alternative in text.split("||")]
     if sum(map(len, alternatives)) > _MAX_CONDITIONS:
         raise RangeSyntaxError(text, text[:20], f"it has more than {_MAX_CONDITIONS} conditions")
-    result: Ranges[P] = Ranges.empty()
-    for alternative in alternatives:
-        both: Ranges[P] = Ranges.full()
-        for condition in alternative:
-            both = both & _condition(condition.strip(), text, version_type)
-        result = result | both
-    return result
+    return _combined(
+        Ranges.union,
+        [
+            _combined(
+                Ranges.intersection, [_condition(condition.strip(), text, version_type) for condition in alternative]
+            )
+            for alternative in alternatives
+        ],
+    )
+
+
+def _combined(operator: Callable[[Ranges[P], Ranges[P]], Ranges[P]], parts: list[Ranges[P]]) -> Ranges[P]:
+    """All parts (at least one) by one operator, in pairs of equal size: a long list costs no square of its length."""
+    while len(parts) > 1:
+        pairs = [operator(left, right) for left, right in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + parts[len(pairs) * 2 :]
+    return parts[0]
 
 
 def _condition(condition: str, text: str, version_type: type[P]) -> Ranges[P]:
