@@ -12,10 +12,12 @@ What it does not do: it opens no file, knows no schema, and never evaluates anyt
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final, TypeAlias, TypeVar
 
 import yaml
+
+from muster.model.errors import DocumentFaults
+from muster.model.nearest import nearest
 
 T = TypeVar("T")
 
@@ -33,11 +35,6 @@ _TOO_DEEP: Final = f"nested deeper than {MAX_DEPTH} levels"
 _TOO_DEEP_HINT: Final = "check brackets and indentation"
 
 
-def nearest(text: str, known: Iterable[str], limit: int = 3) -> tuple[str, ...]:
-    """The known words closest to `text`, best first, at most `limit`; empty when none is close."""
-    return tuple(get_close_matches(text, list(known), n=limit, cutoff=0.6))
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
     """One thing wrong at one place of a document; `line` and `column` are 1-based."""
@@ -51,19 +48,16 @@ class Fault:
         return self.message if self.hint is None else f"{self.message} ({self.hint})"
 
 
-class DocumentFaults(ValueError):
-    """All faults found in one document, sorted by line; its text has one `file:line: message (hint)` for each."""
+def refused(name: str, faults: Iterable[Fault]) -> DocumentFaults:
+    """The error for these faults of the document `name`: sorted by line, at most MAX_FAULTS and then a count.
 
-    def __init__(self, name: str, faults: Iterable[Fault]) -> None:
-        self.name = name
-        self.faults = tuple(sorted(set(faults), key=lambda fault: (fault.line, fault.column, fault.message)))
-        super().__init__("\n".join(self.lines()))
-
-    def lines(self) -> tuple[str, ...]:
-        """One line of text for each fault, at most MAX_FAULTS and then a count of the rest."""
-        shown = tuple(f"{self.name}:{fault.line}: {fault}" for fault in self.faults[:MAX_FAULTS])
-        more = len(self.faults) - len(shown)
-        return (*shown, f"{self.name}: {more} more faults not shown") if more > 0 else shown
+    Its message holds all its lines, each `file:line: message (hint)`.
+    """
+    found = sorted(set(faults), key=lambda fault: (fault.line, fault.column, fault.message))
+    lines = [f"{name}:{fault.line}: {fault}" for fault in found[:MAX_FAULTS]]
+    if len(found) > MAX_FAULTS:
+        lines.append(f"{name}: {len(found) - MAX_FAULTS} more faults not shown")
+    return DocumentFaults("\n".join(lines), faults=tuple(lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +126,11 @@ def compose(text: str, name: str) -> Document:
         for event in yaml.parse(text.removeprefix("\ufeff"), Loader=_LOADER):
             builder.feed(event)
     except yaml.MarkedYAMLError as error:
-        raise DocumentFaults(name, (*builder.faults, _fault_of_marked(error))) from None
+        raise refused(name, (*builder.faults, _fault_of_marked(error))) from None
     except yaml.YAMLError as error:
-        raise DocumentFaults(name, (*builder.faults, _fault_of_reader(text, error))) from None
+        raise refused(name, (*builder.faults, _fault_of_reader(text, error))) from None
     if builder.root is None:
-        raise DocumentFaults(name, (Fault(1, 1, "the file is empty", "a mapping of keys is expected"),))
+        raise refused(name, (Fault(1, 1, "the file is empty", "a mapping of keys is expected"),))
     return Document(name, builder.root, tuple(builder.faults))
 
 
@@ -144,7 +138,7 @@ def parse(text: str, name: str) -> Node:
     """Like `compose`, but raises DocumentFaults for any fault."""
     document = compose(text, name)
     if document.faults:
-        raise DocumentFaults(name, document.faults)
+        raise refused(name, document.faults)
     return document.root
 
 
@@ -162,10 +156,10 @@ def _check_text(text: str, name: str) -> None:
         size = len(text.encode())
     except UnicodeEncodeError as error:
         line = text.count("\n", 0, error.start) + 1
-        raise DocumentFaults(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
+        raise refused(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
     if size > MAX_BYTES:
         message = f"the file has {size} bytes; at most {MAX_BYTES} are read"
-        raise DocumentFaults(name, (Fault(1, 1, message, "split it, or check that it is the file meant"),))
+        raise refused(name, (Fault(1, 1, message, "split it, or check that it is the file meant"),))
 
 
 def _fault_of_marked(error: yaml.MarkedYAMLError) -> Fault:
@@ -305,7 +299,7 @@ class _Builder:
 
     def _stop(self, event: Any, message: str, hint: str) -> None:
         self._fault(event, message, hint)
-        raise DocumentFaults(self.name, self.faults)
+        raise refused(self.name, self.faults)
 
 
 class Reader:
@@ -331,7 +325,7 @@ class Reader:
     def finish(self) -> None:
         """Raise DocumentFaults if anything was wrong."""
         if self._faults:
-            raise DocumentFaults(self.name, self._faults)
+            raise refused(self.name, self._faults)
 
     def fields(self, node: Node, what: str, known: Collection[str], required: Collection[str] = ()) -> "Fields":
         """The keys of a map; faults: not a map, an unknown key (with the nearest known), a missing required one.
@@ -384,7 +378,10 @@ class Reader:
         try:
             return convert(node.text)
         except ValueError as error:
-            self.fault(node, f"{what}: {error}", getattr(error, "hint", None) or hint)
+            own = getattr(error, "hint", None)
+            # An error that holds its hint in its text too (versions, ranges) would otherwise say it twice.
+            message = str(error).removesuffix(f": {own}") if own else str(error)
+            self.fault(node, f"{what}: {message}", own or hint)
             return default
 
     def choice(self, node: Node, what: str, choices: Mapping[str, T], default: T) -> T:

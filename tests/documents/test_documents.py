@@ -13,7 +13,6 @@ from muster.documents import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_FAULTS,
-    DocumentFaults,
     Fault,
     Map,
     Node,
@@ -21,10 +20,11 @@ from muster.documents import (
     Scalar,
     Sequence,
     compose,
-    nearest,
     parse,
     plain,
+    refused,
 )
+from muster.model.errors import DocumentFaults
 
 
 def faults_of(text: str) -> list[str]:
@@ -124,8 +124,10 @@ def test_a_byte_order_mark_and_windows_line_ends_change_nothing() -> None:
 
 
 def test_faults_are_sorted_by_line_and_carry_file_and_hint() -> None:
-    faults = DocumentFaults("f.yaml", [Fault(7, 1, "late", "mend it"), Fault(2, 9, "early"), Fault(2, 9, "early")])
-    assert str(faults) == "f.yaml:2: early\nf.yaml:7: late (mend it)"
+    error = refused("f.yaml", [Fault(7, 1, "late", "mend it"), Fault(2, 9, "early"), Fault(2, 9, "early")])
+    assert error.faults == ("f.yaml:2: early", "f.yaml:7: late (mend it)")
+    assert str(error) == "\n".join(error.faults)
+    assert error.exit_code == 3
 
 
 def test_a_reader_collects_unknown_missing_wrong_and_bad() -> None:
@@ -149,11 +151,6 @@ def test_a_reader_without_faults_finishes() -> None:
     reader = Reader(compose("a: 1", "x.yaml"))
     assert reader.fields(reader.root, "thing", ("a",)).value("a", int, 0) == 1
     reader.finish()
-
-
-def test_the_nearest_words_come_best_first() -> None:
-    assert nearest("teir", ["match", "tier", "driver"])[0] == "tier"
-    assert nearest("zzzz", ["match", "tier"]) == ()
 
 
 @given(st.text())

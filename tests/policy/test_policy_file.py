@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from muster.control.policy import find_policy, read_policy
-from muster.documents import MAX_BYTES, DocumentFaults
+from muster.documents import MAX_BYTES
+from muster.model.errors import DocumentFaults
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "policy"
 

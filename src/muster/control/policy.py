@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from muster.documents import MAX_BYTES, DocumentFaults, Fault, did_you_mean
+from muster.documents import MAX_BYTES, Fault, did_you_mean, refused
 from muster.model.policy import Policy
 from muster.planner.policy import policy_from_document
 
@@ -39,12 +39,12 @@ def read_policy(path: Path) -> Policy:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         hint = "name the policy with --fleet FILE or $MUSTER_FLEET, or begin one with 'muster init'"
-        raise DocumentFaults(name, (Fault(1, 1, f"cannot be read: {error.strerror}", hint),)) from None
+        raise refused(name, (Fault(1, 1, f"cannot be read: {error.strerror}", hint),)) from None
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DocumentFaults(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
+        raise refused(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
     return policy_from_document(text, name, check_zone)
 
 

@@ -14,6 +14,9 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from muster.model.quantities import Amount, Window
+from muster.model.ranges import Ranges
+from muster.model.versions.cuda import CudaVersion
+from muster.model.versions.driver import DriverVersion
 
 SCHEMA: Final = 1
 
@@ -131,7 +134,7 @@ class Match:
 class WantVersion:
     """Exactly this driver."""
 
-    version: str
+    version: DriverVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,14 +186,15 @@ class MaxUnavailable:
 class Pool:
     """Nodes under one policy. Without a driver wish the pool is watched and never changed.
 
-    `reload` says whether modules may be exchanged without a reboot; `windows` empty means any time.
+    `cuda` is what the users of the pool must be able to run; `reload` says whether modules may be exchanged without a
+    reboot; `windows` empty means any time.
     """
 
     name: str
     match: tuple[Match, ...]
     tier: Tier = Tier.STANDARD
     driver: DriverPolicy | None = None
-    cuda: str | None = None
+    cuda: Ranges[CudaVersion] | None = None
     drain: Drain = field(default_factory=Drain)
     max_unavailable: MaxUnavailable = field(default_factory=MaxUnavailable)
     windows: tuple[Window, ...] = ()

@@ -16,7 +16,6 @@ from typing import Final
 
 from muster.documents import (
     Document,
-    DocumentFaults,
     Entry,
     Fault,
     Fields,
@@ -28,6 +27,7 @@ from muster.documents import (
     compose,
     did_you_mean,
     plain,
+    refused,
 )
 from muster.model.policy import (
     SCHEMA,
@@ -111,7 +111,7 @@ def _check_schema(document: Document) -> None:
     shown = node.text if isinstance(node, Scalar) and node.text else "of this form"
     message = f"schema {shown} is not known; this release reads schema {SCHEMA}"
     hint = f"write 'schema: {SCHEMA}', or use the release of Muster that the file was written for"
-    raise DocumentFaults(document.name, (*document.faults, Fault(node.line, node.column, message, hint)))
+    raise refused(document.name, (*document.faults, Fault(node.line, node.column, message, hint)))
 
 
 def _inventory(reader: Reader, node: Node) -> tuple[InventorySource, ...]:

@@ -25,6 +25,9 @@ from muster.model.policy import (
     WantVersion,
 )
 from muster.model.quantities import AMOUNT_HINT, DURATION_HINT, WINDOW_HINT, Amount, Window, parse_duration_s
+from muster.model.ranges import Ranges, parse_ranges
+from muster.model.versions.cuda import CudaVersion
+from muster.model.versions.driver import DriverVersion
 
 ZoneCheck = Callable[[str], None]
 
@@ -41,8 +44,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _MATCH_KEY = re.compile(r"gpu|(?:label|slurm)\.[A-Za-z0-9_./-]+|[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?"
                         r"(?:\.[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?)+|hostname", re.ASCII)  # fmt: skip
 _BRANCH = re.compile(r"R[0-9]{3}", re.ASCII)
-_DRIVER = re.compile(r"[0-9]{3}(?:\.[0-9]{1,3}){1,2}(?:-[A-Za-z0-9.+~-]+)?", re.ASCII)
-_RANGE = re.compile(r"(?:>=|<=|<|>|=)?\s*[0-9]+(?:\.[0-9]+){0,2}", re.ASCII)
 
 
 def name_text(text: str) -> str:
@@ -129,19 +130,12 @@ def _driver(reader: Reader, node: Node, what: str) -> DriverPolicy:
 
 
 def _wish(fields: Fields) -> DriverWish:
-    version = fields.value("want", driver_version, "", "a driver version such as 580.126.20")
+    version = fields.value("want", DriverVersion.parse, None, "a driver version such as 580.126.20")
     branch = fields.value("branch", branch_name, "", "a branch such as R580")
     line = fields.choice("newest", _LINES, ReleaseLine.PRODUCTION)
-    if "want" in fields:
+    if version is not None:
         return WantVersion(version)
     return WantBranch(branch) if "branch" in fields else WantNewest(line)
-
-
-def driver_version(text: str) -> str:
-    """A driver version's text; raises ValueError."""
-    if not _DRIVER.fullmatch(text):
-        raise ValueError(f"{text!r} is no driver version")
-    return text
 
 
 def branch_name(text: str) -> str:
@@ -151,11 +145,12 @@ def branch_name(text: str) -> str:
     return text
 
 
-def cuda_range(text: str) -> str | None:
-    """A range of CUDA versions; raises ValueError."""
-    if not all(_RANGE.fullmatch(part.strip()) for part in text.split(",")):
-        raise ValueError(f"{text!r} is no range of CUDA versions")
-    return text
+def cuda_range(text: str) -> Ranges[CudaVersion] | None:
+    """A range of CUDA versions that some version can be in; raises ValueError."""
+    ranges = parse_ranges(text, CudaVersion)
+    if ranges.is_empty:
+        raise ValueError(f"no CUDA version can be in {text!r}")
+    return ranges
 
 
 def signal_name(text: str) -> str:
