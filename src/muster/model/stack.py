@@ -3,6 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+BROKEN_STATES = ("half-installed", "half-configured", "unpacked", "triggers-awaited", "triggers-pending")
+"""dpkg's words for a package that is neither installed nor gone."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class PackagePin:

@@ -81,8 +81,7 @@ def _next(plan: Plan, runs: Sequence[Run], now: datetime) -> tuple[tuple[str, ..
         members = [run for run in runs if run.stage == index]
         soaked = max(run.phase_since for run in members) + timedelta(seconds=stage.soak_s)
         if soaked > now and index + 1 < len(plan.stages):
-            left = int((soaked - now).total_seconds()) + 1
-            return (), (Waiting(stage.name, WaitingOn.SOAK, f"stage {stage.name} soaks for {left} s more"),)
+            return (), (Waiting(stage.name, WaitingOn.SOAK, f"stage {stage.name} soaks until {soaked:%H:%M:%S} UTC"),)
     return (), ()
 
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 
 from muster.model.fact import NodeFacts
-from muster.model.stack import PackagePin
+from muster.model.stack import BROKEN_STATES, PackagePin
 from muster.ports import PackageManager
 
 LOCK_WAIT_S = 600
@@ -57,8 +57,7 @@ class Apt:
         return found
 
     def broken(self, facts: NodeFacts) -> tuple[str, ...]:
-        bad = ("half-installed", "half-configured", "unpacked", "triggers-awaited", "triggers-pending")
-        return tuple(n for n in facts.members("package") if facts.text(f"package[{n}].state") in bad)
+        return tuple(n for n in facts.members("package") if facts.text(f"package[{n}].state") in BROKEN_STATES)
 
     def version_text(self, driver: str, known: Mapping[str, str]) -> str:
         """The Debian revision of what is installed (`-1`, `-0ubuntu1`) is kept; a site build's own revision is taken as given."""

@@ -1,0 +1,183 @@
+"""The use cases of a rollout: approve, begin, carry, show. One function each; what is decided is decided by pure code below."""
+
+from collections.abc import Sequence
+
+from muster.control.site import Site
+from muster.executor.runner import Runner, Tools, stamp
+from muster.model.approval import Approval
+from muster.model.audit import Record
+from muster.model.errors import NotApproved, Refused
+from muster.model.phase import Phase
+from muster.model.plan import Plan
+from muster.model.run import Rollout, RolloutState, Run
+from muster.planner.gates import decide
+from muster.planner.lint import Note, lint
+
+
+def fatal(plan: Plan) -> tuple[Note, ...]:
+    """The notes that forbid a plan."""
+    return tuple(note for note in lint(plan) if note.severity == "fatal")
+
+
+async def approve(site: Site, plan: Plan, *, by: str, note: str) -> tuple[Approval, ...]:
+    """Approve a plan as `by`; all its approvals come back. Raises Refused for a plan that breaks a safety rule or changes nothing."""
+    notes = fatal(plan)
+    if notes:
+        raise Refused(
+            f"{plan.id} breaks a safety rule: {notes[0].subject} {notes[0].says}",
+            hint=f"see all with: muster plans lint {plan.id}; then plan again",
+        )
+    if not plan.nodes:
+        raise Refused(f"{plan.id} changes nothing", hint=f"see why with: muster plans show {plan.id}")
+    await site.store.approve(Approval(plan.id, by, stamp(site.clock.now()), note))
+    return await site.store.approvals(plan.id)
+
+
+async def begin(site: Site, plan: Plan) -> tuple[Rollout, bool]:
+    """The rollout of an approved plan, and whether it is new. Beginning again goes on with the one that is there.
+
+    Raises NotApproved, or Refused when the policy has changed since, or when another rollout is at work on one of the nodes.
+    """
+    for rollout in await site.store.rollouts():
+        if rollout.plan_id == plan.id:
+            return rollout, False
+    await _check_may_begin(site, plan)
+    now = site.clock.now()
+    rollout_id = site.ids.new("rollout")
+    rollout = Rollout(rollout_id, plan.id, RolloutState.RUNNING, "", now, now, site.holder)
+    runs = tuple(
+        Run(
+            run_id=site.ids.new("run"), rollout_id=rollout_id, node=node, stage=stage, group=group,
+            phase=Phase.PREFLIGHT_REQUIRED, released=False, claim=0, lease=0, wake_at=now, phase_since=now, attempt=0,
+            waiting="", notes={},
+        )
+        for stage, each in enumerate(plan.stages)
+        for group, members in enumerate(each.groups)
+        for node in members
+    )  # fmt: skip
+    approvals = await site.store.approvals(plan.id)
+    body = {
+        "plan": plan.id, "target": plan.target, "nodes": len(runs), "policy_revision": plan.policy_revision,
+        "knowledge_revision": plan.knowledge_revision, "approved_by": [{"by": a.by, "at": a.at} for a in approvals],
+    }  # fmt: skip
+    await site.store.begin(rollout, runs, Record(stamp(now), site.holder, "", "begin", body))
+    return rollout, True
+
+
+async def _check_may_begin(site: Site, plan: Plan) -> None:
+    approvals = await site.store.approvals(plan.id)
+    if len(approvals) < plan.approvals:
+        raise NotApproved(
+            f"{plan.id} has {len(approvals)} of {plan.approvals} approvals",
+            hint=f"muster plans show {plan.id}; muster plans approve {plan.id}",
+        )
+    if not plan.nodes:
+        raise Refused(f"{plan.id} changes nothing", hint=f"see why with: muster plans show {plan.id}")
+    notes = fatal(plan)
+    if notes:
+        raise Refused(
+            f"{plan.id} breaks a safety rule: {notes[0].subject} {notes[0].says}", hint="plan again: muster plan"
+        )
+    if plan.policy_revision != site.policy.revision:
+        raise Refused(
+            f"{plan.id} was made under another policy than {site.policy_path} holds now",
+            hint="plan again under the present policy: muster plan",
+        )
+    busy = await _busy_nodes(site)
+    taken = sorted({part.node for part in plan.nodes} & set(busy))
+    if taken:
+        raise Refused(
+            f"{len(taken)} nodes of {plan.id} are at work in {busy[taken[0]]}: {', '.join(taken[:4])}",
+            hint=f"wait for it: muster rollouts watch {busy[taken[0]]}",
+        )
+
+
+async def _busy_nodes(site: Site) -> dict[str, str]:
+    busy: dict[str, str] = {}
+    for rollout in await site.store.rollouts():
+        if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
+            continue
+        for run in await site.store.runs(rollout.rollout_id):
+            if not run.ended and (run.released or rollout.state is not RolloutState.HALTED):
+                busy[run.node] = rollout.rollout_id
+    return busy
+
+
+async def carry(site: Site) -> None:
+    """Carry every rollout until nothing is left to do. One process at a time; who calls holds the carrier lock."""
+    await site.store.save_nodes(site.nodes)
+    runner = Runner(
+        Tools(
+            store=site.store, transport=site.transport, clock=site.clock, ids=site.ids, specs=site.specs,
+            managers=site.managers, scheduler=site.scheduler, validator=site.validator, holder=site.holder,
+        )
+    )  # fmt: skip
+    plans: dict[str, Plan] = {}
+
+    async def between() -> bool:
+        plans.update({plan.id: plan for plan in await site.store.plans()} if not plans else {})
+        open_ones = [r for r in await site.store.rollouts() if r.state in (RolloutState.RUNNING, RolloutState.HALTED)]
+        left = False
+        for rollout in open_ones:
+            if rollout.plan_id not in plans:
+                plans.update({plan.id: plan for plan in await site.store.plans()})
+            left = await _gate(site, rollout, plans[rollout.plan_id]) or left
+        return left
+
+    await site.engine.serve(runner.advance, between)
+
+
+async def _gate(site: Site, rollout: Rollout, plan: Plan) -> bool:
+    """Release what may begin, or change how the rollout stands. Whether anything of it is left to carry."""
+    runs = await site.store.runs(rollout.rollout_id)
+    if rollout.state is RolloutState.HALTED:
+        return any(run.released and not run.ended for run in runs)
+    now = site.clock.now()
+    decision = decide(plan, runs, now)
+    if decision.release:
+        nodes = [run.node for run in runs if run.run_id in decision.release]
+        stage = plan.stages[next(run.stage for run in runs if run.run_id in decision.release)].name
+        record = Record(stamp(now), site.holder, "", "release", {"stage": stage, "nodes": nodes})
+        await site.store.release(decision.release, now, record)
+    if decision.state is not rollout.state:
+        body = {"from": rollout.state.value, "to": decision.state.value, "why": decision.why}
+        record = Record(stamp(now), site.holder, "", "rollout", body)
+        await site.store.set_rollout(rollout.rollout_id, decision.state, decision.why, now, record)
+    elif decision.why != rollout.why and not decision.release:
+        await site.store.set_rollout(rollout.rollout_id, rollout.state, decision.why, now, None)
+    return decision.state is not RolloutState.DONE
+
+
+def summary(rollout: Rollout, plan: Plan, runs: Sequence[Run]) -> dict[str, object]:
+    """A rollout as JSON values: how it stands, its stages, and each run's phase with its words."""
+    stages = []
+    for index, stage in enumerate(plan.stages):
+        members = [run for run in runs if run.stage == index]
+        phases: dict[str, int] = {}
+        for run in members:
+            key = run.phase.value if run.released else "held"
+            phases[key] = phases.get(key, 0) + 1
+        stages.append({"name": stage.name, "nodes": len(members), "phases": phases})
+    return {
+        "rollout_id": rollout.rollout_id,
+        "plan_id": rollout.plan_id,
+        "target": plan.target,
+        "state": rollout.state.value,
+        "why": rollout.why,
+        "created_at": stamp(rollout.created_at),
+        "updated_at": stamp(rollout.updated_at),
+        "stages": stages,
+        "runs": [
+            {
+                "node": run.node,
+                "run_id": run.run_id,
+                "stage": plan.stages[run.stage].name,
+                "phase": run.phase.value,
+                "released": run.released,
+                "waiting": run.waiting,
+                "cause": run.notes.get("cause", ""),
+                "since": stamp(run.phase_since),
+            }
+            for run in runs
+        ],
+    }

@@ -1,0 +1,87 @@
+"""What every use case works with: the policy, where it lies, and the ports. Made by the bootstrap, handed in, never global."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from muster.knowledge.query import KnowledgeBase
+from muster.model.errors import UnknownName
+from muster.model.fact import FactSpec, NodeFacts
+from muster.model.nearest import nearest
+from muster.model.node import Node
+from muster.model.plan import Plan
+from muster.model.policy import Policy
+from muster.planner.pools import Placing, placed
+from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One fleet, as one process sees it. `nodes` is the inventory as it reads now; `knowledge` is read when first asked for.
+
+    `spawn_carrier` starts the process that carries rollouts, detached; `holder` is who we are on leases and in the audit log.
+    """
+
+    policy: Policy
+    policy_path: Path
+    store_path: Path
+    store: Store
+    clock: Clock
+    ids: Ids
+    rng: Rng
+    transport: Transport
+    specs: tuple[FactSpec, ...]
+    managers: Mapping[str, PackageManager]
+    scheduler: Callable[[Transport], Scheduler]
+    validator: Validator
+    engine: Engine
+    holder: str
+    nodes: tuple[Node, ...]
+    knowledge: Callable[[], KnowledgeBase]
+    spawn_carrier: Callable[[], None]
+
+    async def known_facts(self) -> Mapping[str, NodeFacts]:
+        """The last look of every node of the inventory, by name."""
+        mine = {node.name for node in self.nodes}
+        return {facts.node: facts for facts in await self.store.facts() if facts.node in mine}
+
+    async def placings(self, facts: Mapping[str, NodeFacts]) -> Mapping[str, Placing]:
+        """Where each node belongs."""
+        return placed(self.nodes, facts, self.policy)
+
+
+def named(kind: str, wanted: str, known: Sequence[str]) -> str:
+    """The one of `known` that `wanted` names, in full or as a unique prefix. Raises UnknownName with the nearest ones."""
+    if wanted in known:
+        return wanted
+    begin = [each for each in known if each.startswith(wanted)] if wanted else []
+    if len(begin) == 1:
+        return begin[0]
+    if begin:
+        raise UnknownName(
+            f"{kind} {wanted!r} may be any of {len(begin)}: {', '.join(begin[:4])}", hint="write more of its name"
+        )
+    near = nearest(wanted, known)
+    words = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else (f"known: {', '.join(known[:6])}" if known else f"there is no {kind} yet")
+    )
+    raise UnknownName(f"no {kind} is called {wanted!r}", hint=words)
+
+
+async def plan_named(site: Site, wanted: str) -> Plan:
+    """The plan with this id, id prefix, or `last`. Raises UnknownName."""
+    plans = await site.store.plans()
+    if wanted == "last" and plans:
+        return plans[-1]
+    plan_id = named("plan", wanted, [plan.id for plan in plans])
+    return next(plan for plan in plans if plan.id == plan_id)
+
+
+async def rollout_named(site: Site, wanted: str) -> str:
+    """The rollout with this id, id prefix, or `last`. Raises UnknownName."""
+    rollouts = await site.store.rollouts()
+    if wanted == "last" and rollouts:
+        return rollouts[-1].rollout_id
+    return named("rollout", wanted, [rollout.rollout_id for rollout in rollouts])

@@ -1,0 +1,25 @@
+"""What a check found: one thing wrong or unknown, on which nodes, with what to do."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How bad. `unknown` is not a mild form of good: something could not be judged."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    UNKNOWN = "unknown"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding. `code` is stable; `nodes` are sorted; `evidence` says what was seen; `todo` what to do."""
+
+    code: str
+    severity: Severity
+    subject: str
+    nodes: tuple[str, ...]
+    evidence: str
+    todo: str
