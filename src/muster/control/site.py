@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.knowledge.query import KnowledgeBase
+from muster.knowledge.schema import KnowledgeBase
 from muster.model.errors import UnknownName
 from muster.model.fact import FactSpec, NodeFacts
 from muster.model.nearest import nearest

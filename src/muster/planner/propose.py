@@ -148,7 +148,7 @@ def _change(
     facts: NodeFacts,
     because: dict[str, None],
 ) -> Waiting | tuple[NodePlan, Candidate]:
-    target = answer.chosen.driver
+    target = answer.chosen.driver.text
     if not kind.packages:
         return Waiting(
             node.name, WaitingOn.NO_SOLUTION, f"no installed package carries {kind.driver}: not installed by packages"

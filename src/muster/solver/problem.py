@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from muster.knowledge.schema import KnowledgeBase
+from muster.model.policy import DriverWish
 from muster.model.stack import PackagePin
+from muster.model.versions.driver import DriverVersion
 from muster.solver.explain import Because, Hint, RuleSays
 
 
@@ -27,22 +30,46 @@ class NodeClass:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pool asks of its nodes' stack: the driver wish as written, the flavour wanted (None: keep), the CUDA range its users need."""
+    """What a pool asks of its nodes' stack: the driver wish, the flavour (None: keep), the CUDA range its users need (as written)."""
 
     pool: str
-    wish: str
-    path: str
+    wish: DriverWish
     flavour: str | None
     cuda: str | None
-    cuda_path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A driver that could be chosen."""
+    """A driver that could be chosen. `driver.text` is as the policy wrote it, a site's own revision included."""
 
-    driver: str
+    driver: DriverVersion
     flavour: str
+
+    @property
+    def branch(self) -> str:
+        """The driver's branch, such as `R580`."""
+        return self.driver.branch
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One candidate on one class of nodes, under one demand, with what is known."""
+
+    candidate: Candidate
+    kind: NodeClass
+    demand: Demand
+    known: KnowledgeBase
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A rule's no: why, and apart from that what would unblock."""
+
+    because: Because
+    hints: tuple[Hint, ...] = ()
+
+
+Judgement: TypeAlias = RuleSays | Refusal
 
 
 @dataclass(frozen=True, slots=True)
