@@ -18,11 +18,14 @@ REFUSED_STATUS = 75
 FAILED_STATUS = 73
 """Exit status when the node could not do its part (EX_CANTCREAT): no permission, no space, no tool."""
 
-PRELUDE = r"""
+_GROUND = r"""
 LC_ALL=C; export LC_ALL
 umask 022
 PATH="${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin"; export PATH
 MUSTER_ROOT=${MUSTER_ROOT-}; export MUSTER_ROOT
+"""
+
+_STATE = r"""
 D="$MUSTER_ROOT/var/lib/muster/node"
 
 BOOT=''
@@ -117,9 +120,14 @@ load_counter() {
 """
 
 
-def text(kind: str, body: str) -> str:
-    """The whole text for `sh -s`: prelude and `body` in one function, called at the very end with standard input closed off."""
-    return f"muster_main() {{\nKIND='{kind}'\n{PRELUDE}\n{body}\n}}\nmuster_main </dev/null\n"
+def script(body: str) -> str:
+    """The whole text for `sh -s`: `body` in one function, called at the very end with standard input closed off."""
+    return f"muster_main() {{\n{_GROUND}{body}\n}}\nmuster_main </dev/null\n"
+
+
+def answering(kind: str, body: str) -> str:
+    """Like `script`, for a `body` that works on the node's state and answers in frames of `kind`."""
+    return script(f"KIND='{kind}'\n{_STATE}\n{body}")
 
 
 def name(what: str, value: str) -> str:

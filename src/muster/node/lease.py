@@ -102,18 +102,18 @@ def lease_take(*, holder: str, rollout_id: str, plan_id: str, reason: str, ttl_s
         f"ROLLOUT={_shell.quote(_shell.name('rollout id', rollout_id))}\nTTL='{int(ttl_s)}'\nOVER='{int(over)}'\n"
         f"REST={_shell.quote(rest)}\n"
     )
-    return _shell.text(KIND, settings + _ANSWER + _TAKE)
+    return _shell.answering(KIND, settings + _ANSWER + _TAKE)
 
 
 def lease_release(*, rollout_id: str) -> str:
     """The text that gives the node back. Another rollout's lease stays (exit status 75); none at all is no fault (`free`)."""
     settings = f"ROLLOUT={_shell.quote(_shell.name('rollout id', rollout_id))}\n"
-    return _shell.text(KIND, settings + _ANSWER + _RELEASE)
+    return _shell.answering(KIND, settings + _ANSWER + _RELEASE)
 
 
 def lease_show() -> str:
     """The text that asks who holds the node. Changes nothing and needs no root."""
-    return _shell.text(KIND, _ANSWER + _SHOW)
+    return _shell.answering(KIND, _ANSWER + _SHOW)
 
 
 def parse_lease_answer(stdout: bytes) -> LeaseAnswer:

@@ -245,12 +245,12 @@ def task_start(task_id: str, fence: str, script: str, *, deadline_s: int = 0, re
         "ID": _shell.name("task id", task_id), "F_LEASE": str(int(match[1])), "F_CLAIM": str(int(match[2])), "SHA": digest,
         "BYTES": str(len(raw)), "DEADLINE": str(int(deadline_s)), "READS_ONLY": "yes" if reads_only else "no",
     }  # fmt: skip
-    return _shell.text(KIND, _assign(settings) + _COMMON + body)
+    return _shell.answering(KIND, _assign(settings) + _COMMON + body)
 
 
 def task_poll(task_id: str) -> str:
     """The text that asks what became of `task_id`. It starts and changes nothing. For `sh -s` on the node."""
-    return _shell.text(KIND, _assign({"ID": _shell.name("task id", task_id)}) + _COMMON + _POLL)
+    return _shell.answering(KIND, _assign({"ID": _shell.name("task id", task_id)}) + _COMMON + _POLL)
 
 
 def _assign(settings: dict[str, str]) -> str:

@@ -1,0 +1,126 @@
+"""The GPUs as nvidia-smi reports them (`-q -x`), and what it means when it reports something else.
+
+A value the tool gives as `N/A` is an answer (this board has no such thing) and stays a text; what it could not read is Unknown.
+"""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping
+
+from muster.facts import _read, _smi
+from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
+
+_PROVIDES = (
+    "gpu.count", "gpu.driver_version", "gpu.cuda_version", "gpu.product", "gpu[*].name", "gpu[*].serial", "gpu[*].vbios",
+    "gpu[*].bus_id", "gpu[*].mig.mode", "gpu[*].ecc.mode", "gpu[*].persistence",
+)  # fmt: skip
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    "name": ("product_name",),
+    "brand": ("product_brand",),
+    "architecture": ("product_architecture",),
+    "serial": ("serial",),
+    "vbios": ("vbios_version",),
+    "bus_id": ("pci/pci_bus_id",),
+    "pci_device_id": ("pci/pci_device_id",),
+    "minor": ("minor_number",),
+    "board_part": ("board_part_number",),
+    "gsp_firmware": ("gsp_firmware_version",),
+    "memory": ("fb_memory_usage/total",),
+    "persistence": ("persistence_mode",),
+    "addressing_mode": ("addressing_mode",),
+    "mig.mode": ("mig_mode/current_mig",),
+    "mig.pending": ("mig_mode/pending_mig",),
+    "ecc.mode": ("ecc_mode/current_ecc",),
+    "ecc.pending": ("ecc_mode/pending_ecc",),
+    "compute_mode": ("compute_mode",),
+    "virtualization": ("gpu_virtualization_mode/virtualization_mode",),
+    "driver_model": ("driver_model/current_dm",),
+    "recovery_action": ("gpu_recovery_action",),
+    "fabric.state": ("fabric/state",),
+    "fabric.status": ("fabric/status",),
+    "row_remap.pending": ("remapped_rows/remapped_row_pending",),
+    "row_remap.failure": ("remapped_rows/remapped_row_failure",),
+}
+"""Fact (under `gpu[<uuid>].`) -> where its text stands in a <gpu> element."""
+
+_UNREADABLE = (
+    "gpu is lost",
+    "unknown error",
+    "err!",
+    "not found",
+    "insufficient permissions",
+    "requested functionality has been deprecated",
+)
+
+
+def parse(raw: RawOutput) -> Mapping[str, FactValue]:
+    """All GPUs by UUID, and the node's sums over them; Unknown with a telling reason when there is no whole report."""
+    why = _read.no_answer(raw, "nvidia-smi")
+    if why:
+        return _read.all_unknown(_PROVIDES, why)
+    log = _document(raw)
+    if isinstance(log, Unknown):
+        return _read.all_unknown(_PROVIDES, log.why)
+    found: dict[str, FactValue] = {}
+    names: list[str] = []
+    for gpu in log.iter("gpu"):
+        key = _key(gpu, found)
+        for field, places in _FIELDS.items():
+            value = _value(gpu, places)
+            if value is not None:
+                found[f"gpu[{key}].{field}"] = value
+        names.append(_text(gpu, "product_name"))
+    found["gpu.count"] = len(names)
+    found["gpu.product"] = _read.text_or(", ".join(sorted(set(names) - {""})), "no GPU reports a name")
+    # From 610 on the plain names carry "Deprecated, see ..." and the versions stand under new ones.
+    found["gpu.driver_version"] = _read.text_or(
+        _version(log, "driver_version", "kmd_version"), "the report states no driver version"
+    )
+    found["gpu.cuda_version"] = _read.text_or(
+        _version(log, "cuda_version", "cuda_umd_version"), "the report states no CUDA version"
+    )
+    return found
+
+
+def _document(raw: RawOutput) -> ET.Element | Unknown:
+    """The report's root element. Without a whole one: what the tool said instead."""
+    start, end = raw.stdout.find(b"<nvidia_smi_log"), raw.stdout.rfind(b"</nvidia_smi_log>")
+    if start < 0:
+        return Unknown(_smi.message(_read.text(raw), raw.exit_status))
+    if raw.truncated or end < start:
+        return Unknown(f"nvidia-smi's report is cut off after {len(raw.stdout)} bytes")
+    # Only the element itself is read: no DOCTYPE, so no entity can be declared.
+    body = raw.stdout[start:end] + b"</nvidia_smi_log>"
+    try:
+        return ET.fromstring(body.decode("utf-8", "replace"))
+    except (ET.ParseError, ValueError):
+        return Unknown("nvidia-smi's report is not well-formed XML")
+
+
+def _key(gpu: ET.Element, found: Mapping[str, FactValue]) -> str:
+    """The GPU's UUID; its bus id where it has none, both where a UUID comes twice. No key holds a bracket."""
+    bus = _text(gpu, "pci/pci_bus_id") or gpu.get("id", "")
+    key = _text(gpu, "uuid") or bus or "unnamed"
+    if any(path.startswith(f"gpu[{key}].") for path in found):
+        key = f"{key}@{bus}"
+    return re.sub(r"[^A-Za-z0-9@:._-]", "_", key)
+
+
+def _text(element: ET.Element, place: str) -> str:
+    return (element.findtext(place) or "").strip()
+
+
+def _value(gpu: ET.Element, places: Iterable[str]) -> FactValue | None:
+    for place in places:
+        text = _text(gpu, place)
+        if text:
+            return Unknown(text) if text.lower().strip("[]") in _UNREADABLE else text
+    return None
+
+
+def _version(log: ET.Element, *places: str) -> str | None:
+    return next((text for place in places if (text := _text(log, place)) and text[0].isdigit()), None)
+
+
+FACT = FactSpec("gpu", "nvidia-smi -q -x 2>&1", 20, 2097152, parse, _PROVIDES)
