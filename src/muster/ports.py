@@ -11,7 +11,7 @@ from typing import Protocol
 from muster.model.approval import Approval
 from muster.model.audit import Entry, Record
 from muster.model.command import Command, Outcome
-from muster.model.fact import NodeFacts
+from muster.model.fact import Fact, NodeFacts
 from muster.model.job import Job
 from muster.model.lease import Fence
 from muster.model.node import Node
@@ -117,15 +117,28 @@ class Store(Protocol):
     """What must outlive the process. Every method is one transaction; times are aware UTC."""
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
-        """Keep the last look of each node, and every change of its lasting values."""
+        """Keep the last look of each node, and every change of its lasting (not momentary) known values.
+
+        A look that failed altogether (`trouble` set) does not wipe out what was known: the facts of the look before stay, with their own
+        times and that look's `observed_at` (old evidence is stale, not gone), and the trouble stands beside them.
+        """
         ...
 
     async def facts(self) -> tuple[NodeFacts, ...]:
         """The last look of every node, by name."""
         ...
 
-    async def save_nodes(self, nodes: Sequence[Node]) -> None: ...
-    async def nodes(self) -> tuple[Node, ...]: ...
+    async def history(self, node: str) -> tuple[Fact, ...]:
+        """Every change of the node's lasting values, oldest first; the first sight of a value is a change."""
+        ...
+
+    async def save_nodes(self, nodes: Sequence[Node]) -> None:
+        """Add nodes or renew them, by name. One that left the inventory stays: a run in flight still has to reach it."""
+        ...
+
+    async def nodes(self) -> tuple[Node, ...]:
+        """All nodes, by name."""
+        ...
 
     async def save_plan(self, plan: Plan) -> None:
         """Keep a plan under its id; keeping it again changes nothing."""
@@ -136,13 +149,15 @@ class Store(Protocol):
         ...
 
     async def approve(self, approval: Approval) -> None:
-        """Keep an approval; the same approver counts once."""
+        """Keep an approval; the same approver counts once, and the first time stands. Raises UnknownName for a plan nobody kept."""
         ...
 
-    async def approvals(self, plan_id: str) -> tuple[Approval, ...]: ...
+    async def approvals(self, plan_id: str) -> tuple[Approval, ...]:
+        """The approvals of a plan, oldest first."""
+        ...
 
     async def begin(self, rollout: Rollout, runs: Sequence[Run], record: Record) -> None:
-        """Create a rollout with its runs and the first audit entry."""
+        """Create a rollout with its runs and the first audit entry. Raises UnknownName for a plan nobody kept."""
         ...
 
     async def rollouts(self) -> tuple[Rollout, ...]:
@@ -159,18 +174,22 @@ class Store(Protocol):
         """The runs of a rollout in stage, group and name order."""
         ...
 
-    async def run(self, run_id: str) -> Run: ...
+    async def run(self, run_id: str) -> Run:
+        """One run. Raises UnknownName."""
+        ...
 
     async def release(self, run_ids: Sequence[str], at: datetime, record: Record) -> None:
-        """Let these runs begin."""
+        """Let these runs of one rollout begin at `at`: they wake, and their phase counts, from then. Those released before stay as they are;
+        when all were, nothing is written.
+        """
         ...
 
     async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
         """Ids of released, not ended runs of rollouts that are not paused whose `wake_at` is not after `now`, the longest due first."""
         ...
 
-    async def next_wake(self) -> datetime | None:
-        """The earliest `wake_at` of a released, not ended run; None when there is none."""
+    async def next_wake(self, after: datetime) -> datetime | None:
+        """The earliest `wake_at` later than `after` of a released, not ended run of a rollout that is not paused; None without one."""
         ...
 
     async def claim(self, run_id: str) -> int:
@@ -178,7 +197,10 @@ class Store(Protocol):
         ...
 
     async def record(self, run: Run, records: Sequence[Record]) -> None:
-        """Write the run and its audit entries in one transaction. Raises ClaimLost when `run.claim` is not the row's any more."""
+        """Write the run and its audit entries in one transaction. Raises ClaimLost when `run.claim` is not the row's any more.
+
+        What a run is (its rollout, node, stage and group) never changes, and a release is never taken back.
+        """
         ...
 
     async def audit(self, chain: str) -> tuple[Entry, ...]:

@@ -37,7 +37,14 @@ class Entry:
 def canonical(value: object) -> bytes:
     """Canonical JSON: sorted keys, UTF-8, no spaces. Raises TypeError for a float (they have no one text)."""
     _no_floats(value)
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    # json knows dict alone; our borders carry any Mapping (a read-only proxy, for one).
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no canonical JSON")
 
 
 def _no_floats(value: object) -> None:

@@ -31,12 +31,16 @@ class RawOutput:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One value seen on one node: by which source, at what time (UTC, by the control machine's clock)."""
+    """One value seen on one node: by which source, at what time (UTC, by the control machine's clock).
+
+    A `momentary` value (of a momentary `FactSpec`: a temperature, a clock) keeps no history.
+    """
 
     path: str
     value: FactValue
     source: str
     observed_at: datetime
+    momentary: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from enum import StrEnum
 from muster.model.audit import canonical
 from muster.model.stack import PackagePin
 
+SCHEMA = "muster.plan/1"
+
 
 class WaitingOn(StrEnum):
     """Why a node, or a stage, is not going on. Closed."""
@@ -130,7 +132,7 @@ class Plan:
 def plan_body(plan: Plan) -> Mapping[str, object]:
     """The plan as JSON values (no floats); `plan_from_body` is its inverse."""
     return {
-        "schema": "muster.plan/1",
+        "schema": SCHEMA,
         "fleet": plan.fleet,
         "created_at": plan.created_at,
         "parent": plan.parent,
@@ -178,3 +180,135 @@ def _node_body(part: NodePlan) -> Mapping[str, object]:
             "done_when": {e.path: e.value for e in step.done_when},
         },
     }
+
+
+def plan_from_body(body: object) -> Plan:
+    """The inverse of `plan_body`; pins and expectations come back in name order, which leaves the id as it was.
+
+    Strict: raises ValueError naming the field (`nodes[3].step.restart: ...`) for one that is missing, unknown or of another form.
+    """
+    top = _Part.of(
+        body, "plan", "schema", "fleet", "created_at", "parent", "target", "flavour", "policy_revision", "knowledge_revision",
+        "facts_revision", "approvals", "pools", "stages", "nodes", "left_out", "because",
+    )  # fmt: skip
+    if top.text("schema") != SCHEMA:
+        raise ValueError(f"plan.schema: must be {SCHEMA}, not {top.text('schema')!r}")
+    return Plan(
+        fleet=top.text("fleet"),
+        created_at=top.text("created_at"),
+        parent=None if top.members["parent"] is None else top.text("parent"),
+        target=top.text("target"),
+        flavour=top.text("flavour"),
+        policy_revision=top.text("policy_revision"),
+        knowledge_revision=top.text("knowledge_revision"),
+        facts_revision=top.text("facts_revision"),
+        approvals=top.whole("approvals"),
+        pools=tuple(_pool_from(value, at) for at, value in top.items("pools")),
+        stages=tuple(_stage_from(value, at) for at, value in top.items("stages")),
+        nodes=tuple(_node_from(value, at) for at, value in top.items("nodes")),
+        left_out=tuple(_waiting_from(value, at) for at, value in top.items("left_out")),
+        because=top.texts("because"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One object of a plan's body, read strictly: every getter raises ValueError with the field's place."""
+
+    members: Mapping[str, object]
+    at: str
+
+    @classmethod
+    def of(cls, value: object, at: str, *keys: str) -> "_Part":
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{at}: must be an object")
+        for key in keys:
+            if key not in value:
+                raise ValueError(f"{at}.{key}: is missing")
+        for key in value:
+            if key not in keys:
+                raise ValueError(f"{at}.{key}: is not known")
+        return cls(value, at)
+
+    def text(self, key: str) -> str:
+        return _text(self.members[key], f"{self.at}.{key}")
+
+    def whole(self, key: str) -> int:
+        value = self.members[key]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{self.at}.{key}: must be a whole number")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.members[key]
+        if not isinstance(value, bool):
+            raise ValueError(f"{self.at}.{key}: must be true or false")
+        return value
+
+    def items(self, key: str) -> tuple[tuple[str, object], ...]:
+        return _items(self.members[key], f"{self.at}.{key}")
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        return tuple(_text(value, at) for at, value in self.items(key))
+
+    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
+        value, at = self.members[key], f"{self.at}.{key}"
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{at}: must be an object")
+        return tuple((_text(name, at), _text(value[name], f"{at}.{name}")) for name in sorted(value))
+
+
+def _text(value: object, at: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{at}: must be a text")
+    return value
+
+
+def _items(value: object, at: str) -> tuple[tuple[str, object], ...]:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"{at}: must be a list")
+    return tuple((f"{at}[{index}]", item) for index, item in enumerate(value))
+
+
+def _pool_from(value: object, at: str) -> PoolLimits:
+    part = _Part.of(value, at, "pool", "nodes", "unavailable", "drain_policy", "drain_limit_s")
+    return PoolLimits(
+        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s")
+    )  # fmt: skip
+
+
+def _stage_from(value: object, at: str) -> Stage:
+    part = _Part.of(value, at, "name", "nodes", "groups", "soak_s", "canary")
+    groups = tuple(
+        tuple(_text(name, here) for here, name in _items(group, there)) for there, group in part.items("groups")
+    )
+    return Stage(part.text("name"), part.texts("nodes"), groups, part.whole("soak_s"), part.flag("canary"))
+
+
+def _node_from(value: object, at: str) -> NodePlan:
+    part = _Part.of(value, at, "node", "pool", "step")
+    step = _Part.of(
+        part.members["step"], f"{at}.step", "from_driver", "to_driver", "flavour", "packages", "back", "restart", "expects",
+        "done_when",
+    )  # fmt: skip
+    return NodePlan(
+        part.text("node"),
+        part.text("pool"),
+        Step(
+            from_driver=step.text("from_driver"),
+            to_driver=step.text("to_driver"),
+            flavour=step.text("flavour"),
+            packages=tuple(PackagePin(name, version) for name, version in step.pairs("packages")),
+            back=tuple(PackagePin(name, version) for name, version in step.pairs("back")),
+            restart=step.text("restart"),
+            expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
+            done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
+        ),
+    )
+
+
+def _waiting_from(value: object, at: str) -> Waiting:
+    part = _Part.of(value, at, "subject", "on", "detail")
+    if part.text("on") not in tuple(WaitingOn):
+        raise ValueError(f"{at}.on: {part.text('on')!r} is no reason to wait")
+    return Waiting(part.text("subject"), WaitingOn(part.text("on")), part.text("detail"))
