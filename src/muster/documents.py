@@ -433,6 +433,19 @@ class Fields:
         node = self.node_of(key)
         return default if node is None else self._reader.choice(node, self._name(key), choices, default)
 
+    def texts(self, key: str) -> tuple[str, ...]:
+        """The texts of the list under `key`, a lone text counting as a list of one; () when absent."""
+        node = self.node_of(key)
+        if node is None:
+            return ()
+        items = node.items if isinstance(node, Sequence) else (node,)
+        return tuple(self._reader.text(item, self._name(key)) for item in items)
+
+    def is_null(self, key: str) -> bool:
+        """Whether `key` is absent or null, for the keys where a schema says that null means "not known"."""
+        node = self.node_of(key)
+        return node is None or (isinstance(node, Scalar) and node.text is None)
+
     def _name(self, key: str) -> str:
         return f"{self.what}: {key}"
 
