@@ -79,7 +79,8 @@ def test_the_lines_of_branches_are_todays() -> None:
     ],
 )
 def test_a_product_name_tells_architecture_and_family(name: str, architecture: str, family: str) -> None:
-    answer = query.product_architecture(BASE, name)
+    assert query.product_architecture(BASE, name) == BASE.architectures[architecture]
+    answer = query.identify(BASE, name)
     assert answer is not None
     assert answer.architecture.name == architecture
     assert answer.family is not None
@@ -96,7 +97,7 @@ def test_an_unknown_product_is_unknown_and_not_guessed(name: str) -> None:
 
 
 def test_a_product_of_exactly_this_name_is_named() -> None:
-    answer = query.product_architecture(BASE, "NVIDIA H100 80GB HBM3")
+    answer = query.identify(BASE, "NVIDIA H100 80GB HBM3")
     assert answer is not None
     assert answer.product is not None
     assert answer.product.pci_device == "10de:2330"
@@ -108,7 +109,7 @@ def test_a_product_of_exactly_this_name_is_named() -> None:
 
 
 def test_a_family_known_from_memory_says_so() -> None:
-    answer = query.product_architecture(BASE, "NVIDIA GeForce RTX 4090")
+    answer = query.identify(BASE, "NVIDIA GeForce RTX 4090")
     assert answer is not None
     assert answer.provenance.confidence is Confidence.MEMORY
 
@@ -134,25 +135,34 @@ def test_dropped_architectures_stay_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "branch", "product", "expected"),
+    ("product", "branch", "expected", "says"),
     [
-        ("Volta", "R580", None, (Flavour.PROPRIETARY,)),
-        ("Volta", "R615", None, ()),
-        ("Hopper", "R580", None, (Flavour.OPEN, Flavour.PROPRIETARY)),
-        ("Hopper", "R580", "NVIDIA GH200 480GB", (Flavour.OPEN,)),
-        ("Hopper", "R615", None, (Flavour.OPEN,)),
-        ("Turing", "R470", None, (Flavour.PROPRIETARY,)),
-        ("Blackwell GB100", "R580", None, (Flavour.OPEN,)),
+        ("Tesla V100-SXM2-32GB", 580, ("proprietary",), "Volta GPUs cannot use open modules"),
+        ("Tesla V100-SXM2-32GB", 615, (), "from R615 on there are no proprietary modules, and Volta GPUs cannot"),
+        ("NVIDIA H100 NVL", 580, ("open", "proprietary"), "Hopper GPUs can use either flavour"),
+        ("NVIDIA GH200 480GB", 580, ("open",), "GH200 need open modules"),
+        ("NVIDIA H100 NVL", 615, ("open",), "from R615 on there are no proprietary modules"),
+        ("Tesla T4", 470, ("proprietary",), "open modules for Turing GPUs begin with R515"),
+        ("NVIDIA B200", 580, ("open",), "Blackwell GB100 GPUs need open modules"),
     ],
 )
-def test_an_architecture_and_a_branch_say_which_flavours_can_load(
-    architecture: str, branch: str, product: str | None, expected: tuple[Flavour, ...]
+def test_a_product_and_a_branch_say_which_flavours_can_load(
+    product: str, branch: int, expected: tuple[str, ...], says: str
 ) -> None:
-    assert query.flavours(BASE, BASE.architectures[architecture], branch, product).flavours == expected
+    answer = query.flavours(BASE, product, branch)
+    assert answer is not None
+    assert answer.names == expected
+    assert answer.says.startswith(says)
+    assert answer.source.startswith("https://")
+
+
+def test_an_unknown_product_has_no_answer_about_flavours() -> None:
+    assert query.flavours(BASE, "NVIDIA Z9000", 580) is None
 
 
 def test_that_newer_branches_have_open_modules_only_is_third_party_knowledge() -> None:
-    answer = query.flavours(BASE, BASE.architectures["Hopper"], "R615")
+    answer = query.flavours(BASE, "NVIDIA H100 NVL", 615)
+    assert answer is not None
     assert answer.provenance.confidence is Confidence.THIRD_PARTY
 
 

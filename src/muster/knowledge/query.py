@@ -83,12 +83,12 @@ def drives(base: KnowledgeBase, branch: str, architecture: Architecture) -> bool
     """Whether a branch supports an architecture; None for an unknown branch or an unknown beginning of support."""
     if branch not in base.branches:
         return None
-    number = _number(branch)
-    if architecture.last_branch is not None and number > _number(architecture.last_branch):
+    number = branch_number(branch)
+    if architecture.last_branch is not None and number > branch_number(architecture.last_branch):
         return False
     if architecture.first_branch is None:
         return None
-    return number >= _number(architecture.first_branch)
+    return number >= branch_number(architecture.first_branch)
 
 
 def architectures_dropped_by(base: KnowledgeBase, branch: str) -> tuple[str, ...]:
@@ -96,37 +96,55 @@ def architectures_dropped_by(base: KnowledgeBase, branch: str) -> tuple[str, ...
     return tuple(
         architecture.name
         for architecture in base.architectures.values()
-        if architecture.last_branch is not None and _number(branch) > _number(architecture.last_branch)
+        if architecture.last_branch is not None and branch_number(branch) > branch_number(architecture.last_branch)
     )
 
 
 @dataclass(frozen=True, slots=True)
 class FlavourAnswer:
-    """The module flavours that can drive a GPU on a branch, and what that rests on; () where none can."""
+    """The module flavours that can drive a GPU on a branch (none where there are none), the rule in words, its source."""
 
     flavours: tuple[Flavour, ...]
+    says: str
     provenance: Provenance
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The flavours as policies write them."""
+        return tuple(flavour.value for flavour in self.flavours)
 
-def flavours(base: KnowledgeBase, architecture: Architecture, branch: str, product: str | None = None) -> FlavourAnswer:
-    """Which module flavours an architecture (and, where it matters, a product) can use on a branch.
+    @property
+    def source(self) -> str:
+        """The sources in one text."""
+        return ", ".join(self.provenance.sources)
+
+
+def flavours(base: KnowledgeBase, product: str, branch: int) -> FlavourAnswer | None:
+    """Which module flavours a GPU of this product name can use on a branch (its number); None for an unknown product.
 
     It does not ask whether the branch supports the architecture at all: that is `drives`.
     """
-    rule = architecture.open_modules
+    architecture = product_architecture(base, product)
+    if architecture is None:
+        return None
+    rule, subject = architecture.open_modules, f"{architecture.name} GPUs"
     requirement, provenance = rule.requirement, rule.provenance
     for exception in rule.exceptions:
-        if product is not None and _holds(product, exception.product):
-            requirement, provenance = exception.requirement, exception.provenance
+        if _holds(product, exception.product):
+            requirement, provenance, subject = exception.requirement, exception.provenance, exception.product
     open_only, why = base.open_only_from
-    if _number(branch) >= _number(open_only):
-        return FlavourAnswer(() if requirement is ModuleRequirement.UNSUPPORTED else (Flavour.OPEN,), why)
+    if branch >= branch_number(open_only):
+        can = () if requirement is ModuleRequirement.UNSUPPORTED else (Flavour.OPEN,)
+        says = f"from {open_only} on there are no proprietary modules"
+        return FlavourAnswer(can, says if can else f"{says}, and {subject} cannot use open ones", why)
     if requirement is ModuleRequirement.REQUIRED:
-        return FlavourAnswer((Flavour.OPEN,), provenance)
-    too_old = rule.from_branch is not None and _number(branch) < _number(rule.from_branch)
-    if requirement is ModuleRequirement.UNSUPPORTED or too_old:
-        return FlavourAnswer((Flavour.PROPRIETARY,), provenance)
-    return FlavourAnswer((Flavour.OPEN, Flavour.PROPRIETARY), provenance)
+        return FlavourAnswer((Flavour.OPEN,), f"{subject} need open modules", provenance)
+    if requirement is ModuleRequirement.UNSUPPORTED:
+        return FlavourAnswer((Flavour.PROPRIETARY,), f"{subject} cannot use open modules", provenance)
+    if rule.from_branch is not None and branch < branch_number(rule.from_branch):
+        says = f"open modules for {subject} begin with {rule.from_branch}"
+        return FlavourAnswer((Flavour.PROPRIETARY,), says, provenance)
+    return FlavourAnswer((Flavour.OPEN, Flavour.PROPRIETARY), f"{subject} can use either flavour", provenance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +163,14 @@ class ProductAnswer:
         return self.architecture.provenance if self.family is None else self.family.provenance
 
 
-def product_architecture(base: KnowledgeBase, name: str) -> ProductAnswer | None:
-    """The architecture of a GPU by its product name as nvidia-smi prints it (`NVIDIA H100 80GB HBM3`).
+def product_architecture(base: KnowledgeBase, name: str) -> Architecture | None:
+    """The architecture of a GPU by its product name, as in `identify`; None when it is not known."""
+    found = identify(base, name)
+    return None if found is None else found.architecture
+
+
+def identify(base: KnowledgeBase, name: str) -> ProductAnswer | None:
+    """Architecture, family and product of a GPU by its product name as nvidia-smi prints it (`NVIDIA H100 80GB HBM3`).
 
     A product of exactly this name decides; else the longest family whose words stand in the name one after the other.
     None when neither is known.
@@ -184,7 +208,7 @@ def package_set(
     base: KnowledgeBase, distribution: str, architecture: str, branch: str, flavour: Flavour
 ) -> PackageSet | None:
     """The packages that carry a branch on a distribution (`debian12`, dpkg architecture `amd64`); None if unknown."""
-    number = _number(branch)
+    number = branch_number(branch)
     for each in base.package_sets:
         fits = distribution in each.distributions and each.architecture == architecture and each.flavour == flavour
         if fits and each.first_branch <= number <= each.last_branch:
@@ -212,5 +236,6 @@ def _holds(name: str, part: str) -> bool:
     return any(whole[start : start + len(wanted)] == wanted for start in range(len(whole) - len(wanted) + 1))
 
 
-def _number(branch: str) -> int:
+def branch_number(branch: str) -> int:
+    """580 of `R580`. Raises ValueError for anything that is no branch name."""
     return int(branch.removeprefix("R"))
