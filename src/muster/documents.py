@@ -21,8 +21,9 @@ from muster.model.nearest import nearest
 
 T = TypeVar("T")
 
-# A 100,000-node inventory is a few MiB; ten times that is no policy any more but a mistake or an attack.
-MAX_BYTES: Final = 32 * 1024 * 1024
+# A 100,000-node inventory is a few MiB. The worst text of this size costs about 13 s of CPU and 0.5 GiB (measured);
+# a larger bound would let one wrong file fill a machine.
+MAX_BYTES: Final = 8 * 1024 * 1024
 # The deepest known document (knowledge, redistributable manifests) has seven levels. A bound far below Python's own
 # recursion limit lets every later walk over the tree be written as plain recursion.
 MAX_DEPTH: Final = 32
