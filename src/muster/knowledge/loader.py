@@ -1,7 +1,7 @@
 """Opens the knowledge base that comes with this release.
 
 Why it exists: it is the one module of `knowledge` that reads files. It keeps no compiled form: reading all five files
-strictly costs less CPU (0.07 s on the machine it was measured on) than a cache would cost in ways to be stale.
+strictly costs about 0.1 s of CPU, less than a cache would cost in ways to be stale.
 """
 
 from functools import cache
