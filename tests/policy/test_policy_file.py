@@ -46,3 +46,17 @@ def test_an_unknown_time_zone_is_refused_with_the_nearest(tmp_path: Path) -> Non
     line = next(number for number, line in enumerate(text.splitlines(), 1) if "windows:" in line)
     with pytest.raises(DocumentFaults, match=rf"fleet\.yaml:{line}: .*'Europe/Belrin' is not known; .*Europe/Berlin"):
         read_policy(tmp_path / "fleet.yaml")
+
+
+def test_an_unknown_gpu_family_is_refused_with_the_nearest(tmp_path: Path) -> None:
+    text = (SCENARIOS / "worked_example.yaml").read_text()
+    (tmp_path / "fleet.yaml").write_text(text.replace("gpu: H100", "gpu: [A100, H10O]"))
+    with pytest.raises(DocumentFaults, match=r"pool train: match gpu: 'H10O' is no GPU family .*H100") as raised:
+        read_policy(tmp_path / "fleet.yaml")
+    assert len(raised.value.faults) == 1
+
+
+def test_any_gpu_can_be_meant(tmp_path: Path) -> None:
+    text = (SCENARIOS / "worked_example.yaml").read_text()
+    (tmp_path / "fleet.yaml").write_text(text.replace("gpu: H100", 'gpu: "*"'))
+    assert read_policy(tmp_path / "fleet.yaml").pools[0].match[0].values == ("*",)

@@ -33,13 +33,17 @@ class Why:
 
 
 def with_wish(policy: Policy, driver: str | None, pool: str | None) -> Policy:
-    """The policy with `driver` wanted in `pool` (or in all pools that want one), or as it is. Raises UnknownName for a pool nobody named."""
+    """The policy with `driver` wanted in `pool` (or in all pools that want one), or as it is.
+
+    Raises UnknownName for a pool nobody named and for a text that is no driver version.
+    """
     if pool is not None:
         named("pool", pool, [each.name for each in policy.pools])
     if driver is None:
         return policy
+    wish = WantVersion(_version(driver))
     changed = tuple(
-        replace(each, driver=_wanting(each.driver, WantVersion(driver))) if pool in (None, each.name) else each
+        replace(each, driver=_wanting(each.driver, wish)) if pool in (None, each.name) else each
         for each in policy.pools
     )
     return replace(policy, pools=changed)
@@ -52,12 +56,7 @@ def _wanting(driver: DriverPolicy | None, wish: DriverWish) -> DriverPolicy:
 def known_driver(site: Site, text: str) -> DriverVersion:
     """The driver version in `text`, which must be known. Raises UnknownName naming the nearest known ones."""
     base = site.knowledge()
-    try:
-        version = DriverVersion.parse(text)
-    except VersionSyntaxError as error:
-        raise UnknownName(
-            f"{text!r} is not a driver version: {error.hint}", hint="as in 580.126.20 or 580.126.20-1+site1"
-        ) from None
+    version = _version(text)
     if version.plain not in base.releases:
         near = ", ".join(v.text for v in nearest_versions(version.plain, base.releases, 3))
         raise UnknownName(
@@ -65,6 +64,15 @@ def known_driver(site: Site, text: str) -> DriverVersion:
             hint=f"the nearest known are {near}; newer knowledge comes with: muster knowledge import FILE",
         )
     return version
+
+
+def _version(text: str) -> DriverVersion:
+    try:
+        return DriverVersion.parse(text)
+    except VersionSyntaxError as error:
+        raise UnknownName(
+            f"{text!r} is not a driver version: {error.hint}", hint="as in 580.126.20 or 580.126.20-1+site1"
+        ) from None
 
 
 async def plan(site: Site, *, driver: str | None, pool: str | None) -> Plan:
@@ -101,7 +109,8 @@ def solve_for(site: Site, kind: NodeClass, pool: Pool) -> Answer:
         )
         return NoSolution(because, ())
     flavour = pool.driver.flavour.value if pool.driver.flavour is not None else None
-    return solve(kind, Demand(pool.name, pool.driver.wish, flavour, pool.cuda), site.knowledge())
+    cuda = str(pool.cuda) if pool.cuda is not None else None
+    return solve(kind, Demand(pool.name, pool.driver.wish, flavour, cuda), site.knowledge())
 
 
 async def why(site: Site, target: str, *, driver: str | None) -> tuple[Why, ...]:

@@ -1,7 +1,7 @@
 """Finds and reads the fleet's policy file.
 
-Why it exists: it is the one place that knows where a `fleet.yaml` may lie and that asks the machine which time zones
-there are; what the text means is `planner.policy`'s. It does not read inventories.
+Why it exists: it is the one place that knows where a `fleet.yaml` may lie, and that asks the machine which time zones
+there are and the knowledge base which GPU families. What the text means is `planner.policy`'s. It reads no inventory.
 """
 
 import os
@@ -11,8 +11,11 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from muster.documents import MAX_BYTES, Fault, did_you_mean, refused
+from muster.knowledge.loader import load
+from muster.knowledge.query import families
 from muster.model.policy import Policy
 from muster.planner.policy import policy_from_document
+from muster.planner.policy_pools import Checks
 
 POLICY_VARIABLE: Final = "MUSTER_FLEET"
 SYSTEM_POLICY: Final = Path("/etc/muster/fleet.yaml")
@@ -45,7 +48,7 @@ def read_policy(path: Path) -> Policy:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise refused(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
-    return policy_from_document(text, name, check_zone)
+    return policy_from_document(text, name, Checks(check_zone, check_gpu))
 
 
 def check_zone(zone: str) -> None:
@@ -54,5 +57,14 @@ def check_zone(zone: str) -> None:
         ZoneInfo(zone)
     except (ValueError, OSError, KeyError):
         near = did_you_mean(zone, available_timezones())
-        hint = near if near.startswith("did you mean") else "a name such as Europe/Berlin or UTC"
-        raise ValueError(f"time zone {zone!r} is not known; {hint}") from None
+        close = f"; {near}" if near.startswith("did you mean") else ""
+        raise ValueError(f"time zone {zone!r} is not known{close}") from None
+
+
+def check_gpu(family: str) -> None:
+    """Raises ValueError, naming the nearest known, when the knowledge base has no such GPU family."""
+    known = families(load())
+    if family not in known:
+        near = did_you_mean(family, known)
+        close = f"; {near}" if near.startswith("did you mean") else ""
+        raise ValueError(f"{family!r} is no GPU family of the knowledge base{close}")

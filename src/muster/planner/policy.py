@@ -49,7 +49,7 @@ from muster.model.policy import (
     Validation,
 )
 from muster.model.quantities import DURATION_HINT, Amount, parse_duration_s
-from muster.planner.policy_pools import PERMISSIONS, ZoneCheck, name_text, pool_lines, read_pools
+from muster.planner.policy_pools import PERMISSIONS, Checks, name_text, pool_lines, read_pools
 
 REQUIRED: Final = ("schema", "fleet", "inventory", "pools")
 SECTIONS: Final = (*REQUIRED, "ssh", "rollout", "holds", "security", "validate")
@@ -68,10 +68,10 @@ _METRIC = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
-def policy_from_document(text: str, name: str, check_zone: ZoneCheck = lambda zone: None) -> Policy:
-    """The policy in `text`; `name` is what messages call the file.
+def policy_from_document(text: str, name: str, checks: Checks | None = None) -> Policy:
+    """The policy in `text`; `name` is what messages call the file. Raises DocumentFaults with every fault.
 
-    `check_zone` raises ValueError for a time zone that does not exist. Raises DocumentFaults with every fault.
+    Without `checks`, time zones and GPU families are taken at their word.
     """
     document = compose(text, name)
     _check_schema(document)
@@ -83,7 +83,7 @@ def policy_from_document(text: str, name: str, check_zone: ZoneCheck = lambda zo
     policy = Policy(
         fleet=fields.value("fleet", name_text, "", "a short name such as prod-eu"),
         inventory=() if inventory is None else _inventory(reader, inventory),
-        pools=() if pools is None else read_pools(reader, pools, check_zone),
+        pools=() if pools is None else read_pools(reader, pools, checks or Checks()),
         ssh=Ssh() if ssh is None else _ssh(reader, ssh),
         rollout=Rollout() if rollout is None else _rollout(reader, rollout),
         holds=Holds() if holds is None else _holds(reader, holds),

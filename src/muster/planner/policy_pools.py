@@ -5,6 +5,7 @@ Apart from `planner.policy` only for size; it reads no file and knows no other s
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from muster.documents import Entry, Fields, Map, Node, Reader, Scalar, Sequence
@@ -29,7 +30,21 @@ from muster.model.ranges import Ranges, parse_ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 
-ZoneCheck = Callable[[str], None]
+Check = Callable[[str], None]
+"""Raises ValueError for a text that the machine or the knowledge base does not know."""
+
+
+def anything(text: str) -> None:
+    """The check that knows no better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What reading a policy cannot know by itself: whether a time zone and a GPU family exist."""
+
+    zone: Check = anything
+    gpu: Check = anything
+
 
 TIERS: Final = {tier.value: tier for tier in Tier}
 FLAVOURS: Final = {flavour.value: flavour for flavour in Flavour}
@@ -53,7 +68,7 @@ def name_text(text: str) -> str:
     return text
 
 
-def read_pools(reader: Reader, node: Node, check_zone: ZoneCheck) -> tuple[Pool, ...]:
+def read_pools(reader: Reader, node: Node, checks: Checks) -> tuple[Pool, ...]:
     """Every pool, in the order written; faults also two pools with the same match."""
     entries = reader.entries(node, "pools", "write 'NAME: {match: {...}, driver: {...}}'")
     if isinstance(node, Map) and not entries:
@@ -65,7 +80,7 @@ def read_pools(reader: Reader, node: Node, check_zone: ZoneCheck) -> tuple[Pool,
             name_text(entry.key)
         except ValueError as error:
             reader.fault(entry, f"pool name {error}", "a short name such as train")
-        pool = _pool(reader, entry, check_zone)
+        pool = _pool(reader, entry, checks)
         pools.append(pool)
         same = frozenset(pool.match)
         if same and same in seen:
@@ -76,7 +91,7 @@ def read_pools(reader: Reader, node: Node, check_zone: ZoneCheck) -> tuple[Pool,
     return tuple(pools)
 
 
-def _pool(reader: Reader, entry: Entry, check_zone: ZoneCheck) -> Pool:
+def _pool(reader: Reader, entry: Entry, checks: Checks) -> Pool:
     what = f"pool {entry.key}"
     fields = reader.fields(entry.value, what, _POOL_KEYS, required=("match",))
     match, driver = fields.node_of("match"), fields.node_of("driver")
@@ -84,18 +99,18 @@ def _pool(reader: Reader, entry: Entry, check_zone: ZoneCheck) -> Pool:
     windows = fields.node_of("windows")
     return Pool(
         name=entry.key,
-        match=() if match is None else _match(reader, match, what),
+        match=() if match is None else _match(reader, match, what, checks.gpu),
         tier=fields.choice("tier", TIERS, Tier.STANDARD),
         driver=None if driver is None else _driver(reader, driver, what),
         cuda=fields.value("cuda", cuda_range, None, 'write a range such as ">=12.4" or ">=12.4,<14"'),
         drain=Drain() if drain is None else _drain(reader, drain, what),
         max_unavailable=MaxUnavailable() if bound is None else _max_unavailable(reader, bound, what),
-        windows=() if windows is None else _windows(reader, windows, what, check_zone),
+        windows=() if windows is None else _windows(reader, windows, what, checks.zone),
         reload=fields.choice("reload", PERMISSIONS, Permission.ALLOWED),
     )
 
 
-def _match(reader: Reader, node: Node, what: str) -> tuple[Match, ...]:
+def _match(reader: Reader, node: Node, what: str, check_gpu: Check) -> tuple[Match, ...]:
     entries = reader.entries(node, f"{what}: match", "write {gpu: H100} or {label.role: train}")
     if isinstance(node, Map) and not entries:
         reader.fault(node, f"{what}: match is empty", 'write {gpu: "*"} for every node with a GPU')
@@ -104,7 +119,10 @@ def _match(reader: Reader, node: Node, what: str) -> tuple[Match, ...]:
         if not _MATCH_KEY.fullmatch(entry.key):
             hint = "use gpu, label.NAME, slurm.NAME or the path of a fact such as module.nvidia.flavour"
             reader.fault(entry, f"{what}: match cannot look at {entry.key!r}", hint)
-        matches.append(Match(entry.key, _values(reader, entry.value, f"{what}: match {entry.key}")))
+        values = _values(reader, entry.value, f"{what}: match {entry.key}")
+        if entry.key == "gpu":
+            _check_values(reader, entry, what, check_gpu)
+        matches.append(Match(entry.key, values))
     return tuple(matches)
 
 
@@ -114,6 +132,16 @@ def _values(reader: Reader, node: Node, what: str) -> tuple[str, ...]:
     if not node.items:
         reader.fault(node, f"{what} lists no value", "no node could match; name one, or remove the key")
     return tuple(reader.text(item, what, hint="a value, quoted if need be") for item in node.items)
+
+
+def _check_values(reader: Reader, entry: Entry, what: str, check: Check) -> None:
+    for item in entry.value.items if isinstance(entry.value, Sequence) else (entry.value,):
+        if isinstance(item, Scalar) and item.text and item.text != "*":
+            try:
+                check(item.text)
+            except ValueError as error:
+                hint = "a family such as H100, or * for any; a product is matched by gpu.product"
+                reader.fault(item, f"{what}: match {entry.key}: {error}", getattr(error, "hint", None) or hint)
 
 
 def _driver(reader: Reader, node: Node, what: str) -> DriverPolicy:
@@ -210,7 +238,7 @@ def _max_unavailable(reader: Reader, node: Node, what: str) -> MaxUnavailable:
     )
 
 
-def _windows(reader: Reader, node: Node, what: str, check_zone: ZoneCheck) -> tuple[Window, ...]:
+def _windows(reader: Reader, node: Node, what: str, check_zone: Check) -> tuple[Window, ...]:
     what = f"{what}: windows"
 
     def convert(text: str) -> Window | None:

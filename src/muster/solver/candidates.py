@@ -14,7 +14,7 @@ def candidates(wish: DriverWish, known: KnowledgeBase) -> tuple[DriverVersion, .
     """The drivers that meet the wish, the best first; empty when the knowledge base has none."""
     match wish:
         case WantVersion(version=version):
-            return (DriverVersion.parse(version),)
+            return (version,)
         case WantBranch(branch=branch):
             return _of_branch(branch, known)
         case WantNewest(line=line):
@@ -33,7 +33,7 @@ def wish_text(wish: DriverWish) -> str:
     """The wish as people say it."""
     match wish:
         case WantVersion(version=version):
-            return version
+            return version.text
         case WantBranch(branch=branch):
             return f"the newest of {branch}"
         case WantNewest(line=line):
