@@ -37,6 +37,7 @@ def plan(fleet: str = "prod-eu", *, target: str = "580.126.20", nodes: tuple[str
         "570.86.10",
         target,
         "open",
+        "apt",
         pins,
         back,
         "reload",

@@ -6,11 +6,12 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from muster.ports import Clock
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RANDOM_BITS = 80
 _ULID_CHARS = 26
 
@@ -44,7 +45,7 @@ class UlidIds:
         """A new id, greater than every one before it in this process."""
         if os.getpid() != self._process:  # a forked child must not count on from its parent's number: both would
             self._last, self._process = 0, os.getpid()
-        milliseconds = int(self._clock.now().timestamp() * 1000)
+        milliseconds = (self._clock.now() - _EPOCH) // timedelta(milliseconds=1)
         if milliseconds > self._last >> _RANDOM_BITS:
             self._last = (milliseconds << _RANDOM_BITS) | int.from_bytes(self._entropy(_RANDOM_BITS // 8))
         else:

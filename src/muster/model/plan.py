@@ -288,7 +288,7 @@ def _stage_from(value: object, at: str) -> Stage:
 def _node_from(value: object, at: str) -> NodePlan:
     part = _Part.of(value, at, "node", "pool", "step")
     step = _Part.of(
-        part.members["step"], f"{at}.step", "from_driver", "to_driver", "flavour", "packages", "back", "restart", "expects",
+        part.members["step"], f"{at}.step", "from_driver", "to_driver", "flavour", "manager", "packages", "back", "restart", "expects",
         "done_when",
     )  # fmt: skip
     return NodePlan(
@@ -298,6 +298,7 @@ def _node_from(value: object, at: str) -> NodePlan:
             from_driver=step.text("from_driver"),
             to_driver=step.text("to_driver"),
             flavour=step.text("flavour"),
+            manager=step.text("manager"),
             packages=tuple(PackagePin(name, version) for name, version in step.pairs("packages")),
             back=tuple(PackagePin(name, version) for name, version in step.pairs("back")),
             restart=step.text("restart"),

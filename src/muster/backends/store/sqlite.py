@@ -9,7 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -135,13 +135,13 @@ _RELEASE = (
 )
 
 
-def open_store(path: str) -> Store:
+def open_store(path: str, *, busy_s: float = BUSY_S) -> Store:
     """Open the store at `path` (a file; `:memory:` for one that ends with the process), making it, with its folder, for its owner alone.
 
     Raises StoreTooNew, with nothing written, when a newer release wrote it, and StoreBroken, naming the path and the remedy, when it is not
-    a store or the place cannot be written.
+    a store or the place cannot be written. A writer waits `busy_s` seconds for another process's transaction, then raises StoreBroken.
     """
-    return _SqliteStore(path, _connect(path))
+    return _SqliteStore(path, _connect(path, busy_s))
 
 
 BACKEND: Callable[[str], Store] = open_store
@@ -413,12 +413,12 @@ def _history_fact(row: sa.Row[Any]) -> Fact:
     return Fact(row.path, _codec.value_from(json.loads(row.value)), row.source, _codec.time_of(row.observed_at))
 
 
-def _connect(path: str) -> sa.Connection:
+def _connect(path: str, busy_s: float) -> sa.Connection:
     try:
         if path != ":memory:":
             _make_place(Path(path))
             _look(path)
-        return _opened(path)
+        return _opened(path, busy_s)
     except sqlite3.Error as error:
         raise _broken(path, error) from error
     except sa.exc.DBAPIError as error:
@@ -435,10 +435,19 @@ def _make_place(path: Path) -> None:
 
 
 def _look(path: str) -> None:
-    """Refuse a foreign or newer file before anything, even a lock, is written into it."""
-    if not Path(path).stat().st_size:
+    """Refuse a foreign or newer file before anything, even a lock, is written into it or beside it."""
+    file = Path(path).absolute()
+    if not file.stat().st_size:
         return
-    uri = f"file:{quote(str(Path(path).absolute()))}?mode=ro"
+    # When nobody has it open it may be read as if it could not change, which alone makes no side files.
+    ways = ("mode=ro",) if Path(f"{file}-wal").exists() else ("immutable=1", "mode=ro")
+    for way in ways:
+        with suppress(sqlite3.DatabaseError) if way != ways[-1] else nullcontext():
+            _look_as(path, f"file:{quote(str(file))}?{way}")
+            return
+
+
+def _look_as(path: str, uri: str) -> None:
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as on:
         tables = {name for (name,) in on.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "meta" not in tables:
@@ -460,12 +469,12 @@ def _known_form(path: str, row: Sequence[str] | None) -> int:
     return form
 
 
-def _opened(path: str) -> sa.Connection:
+def _opened(path: str, busy_s: float) -> sa.Connection:
     # The driver's own transactions are off (isolation_level None); ours begin as `muster_begin` says.
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=path),
         poolclass=NullPool,
-        connect_args={"timeout": BUSY_S, "isolation_level": None},
+        connect_args={"timeout": busy_s, "isolation_level": None},
     )
     sa.event.listen(engine, "connect", lambda raw, _: _set_up(path, raw))
     sa.event.listen(engine, "begin", lambda on: on.exec_driver_sql(on.get_execution_options()["muster_begin"]))
@@ -532,7 +541,7 @@ _TROUBLES: Mapping[int, tuple[str, str]] = {
     sqlite3.SQLITE_CANTOPEN: ("cannot be opened", _PLACE_HINT),
     sqlite3.SQLITE_PERM: ("cannot be opened", _PLACE_HINT),
     sqlite3.SQLITE_BUSY: (
-        f"another process has held it for more than {BUSY_S:.0f} s",
+        "another process holds it and does not let go",
         "find the stopped or stuck process (`fuser {path}`), let it end, and try again",
     ),
     sqlite3.SQLITE_IOERR: (

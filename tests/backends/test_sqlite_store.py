@@ -1,0 +1,357 @@
+"""What the SQLite store does beyond the contract: places, foreign and damaged files, full disks, other processes, sudden death."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from muster.backends.store.sqlite import SCHEMA_VERSION, open_store
+from muster.model import audit
+from muster.model.errors import StoreBroken, StoreTooNew
+from muster.ports import Store
+from tests.support.processes import python
+from tests.support.values import inline, look, plan, record, rollout, run
+
+WORKER = "tests.support.store_worker"
+NOBODY = 65534
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "state" / "muster.db")
+
+
+def begun(path: str, nodes: tuple[str, ...] = ("n1",), *, busy_s: float = 10) -> Store:
+    store = open_store(path, busy_s=busy_s)
+    proposal = plan(nodes=nodes)
+    inline(store.save_plan(proposal))
+    inline(store.begin(rollout(proposal.id), [run(name) for name in nodes], record("began")))
+    return store
+
+
+def sql(path: str, *statements: str) -> None:
+    """What somebody with a database shell may do behind our back."""
+    with closing(sqlite3.connect(path)) as on, on:
+        for statement in statements:
+            on.execute(statement)
+
+
+def listing(path: str) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in Path(path).parent.iterdir() if not entry.name.endswith("-shm")}
+
+
+# Places
+
+
+def test_the_store_is_for_its_owner_alone(path: str) -> None:
+    store = begun(path)
+    modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in Path(path).parent.iterdir()}
+    inline(store.close())
+    assert modes["muster.db-wal"] == modes["muster.db"] == 0o600
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o700
+
+
+def test_what_was_written_is_there_after_opening_again(path: str) -> None:
+    inline(begun(path).close())
+    store = open_store(path)
+    assert inline(store.plans()) == (plan(nodes=("n1",)),)
+    assert [each.node for each in inline(store.runs("rollout-1"))] == ["n1"]
+    inline(store.close())
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty database"])
+def test_what_a_death_while_making_it_left_behind_is_made_again(path: str, left: str) -> None:
+    Path(path).parent.mkdir()
+    Path(path).touch()
+    if left == "an empty database":
+        with closing(sqlite3.connect(path)) as on:
+            on.execute("PRAGMA journal_mode=WAL")
+        assert Path(path).stat().st_size
+    inline(begun(path).close())
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    if os.getuid() != 0:
+        yield
+        return
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
+    folder.chmod(0o755)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(open_folder: Path) -> None:
+    path = str(open_folder / "muster.db")
+    open_folder.chmod(0o555)
+    with as_nobody(), pytest.raises(StoreBroken, match=r"muster\.db") as caught:
+        open_store(path)
+    assert "writable" in str(caught.value.hint)
+
+
+def test_a_store_that_may_only_be_read_is_named_with_the_remedy(open_folder: Path) -> None:
+    path = str(open_folder / "muster.db")
+    inline(begun(path).close())
+    Path(path).chmod(0o444)
+    with as_nobody(), pytest.raises(StoreBroken, match=r"muster\.db") as caught:
+        open_store(path)
+    assert "writable" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("place", ["a/file/muster.db", "a"])
+def test_a_place_that_cannot_hold_a_file_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "file").write_text("in the way")
+    with pytest.raises(StoreBroken) as caught:
+        open_store(str(tmp_path / place))
+    assert str(tmp_path / place) in caught.value.message
+    assert caught.value.hint
+
+
+# Foreign, newer and damaged files
+
+
+def test_a_store_of_a_newer_release_is_refused_and_stays_as_it_is(path: str) -> None:
+    inline(begun(path).close())
+    sql(path, f"UPDATE meta SET value = '{SCHEMA_VERSION + 1}' WHERE key = 'form'", "DROP TABLE audit")
+    before = listing(path)
+    with pytest.raises(StoreTooNew, match=f"version {SCHEMA_VERSION + 1}") as caught:
+        open_store(path)
+    assert "the release that wrote it" in str(caught.value.hint)
+    assert listing(path) == before
+
+
+def test_a_file_that_is_no_database_is_refused_and_stays_as_it_is(path: str) -> None:
+    Path(path).parent.mkdir()
+    Path(path).write_text("schema: 1\nfleet: prod-eu\n" * 100)
+    before = listing(path)
+    with pytest.raises(StoreBroken, match="not a database") as caught:
+        open_store(path)
+    assert path in caught.value.message
+    assert "--store" in str(caught.value.hint)
+    assert listing(path) == before
+
+
+def test_another_programs_database_is_refused_and_stays_as_it_is(path: str) -> None:
+    Path(path).parent.mkdir()
+    sql(path, "CREATE TABLE moz_places (url TEXT)")
+    before = listing(path)
+    with pytest.raises(StoreBroken, match="not a store of Muster's"):
+        open_store(path)
+    assert listing(path) == before
+
+
+def test_a_damaged_database_is_said_to_be_damaged(path: str) -> None:
+    store = begun(path)
+    inline(store.save_facts([look(f"n{number}", text="x" * 3000) for number in range(200)]))
+    inline(store.close())
+    content = bytearray(Path(path).read_bytes())
+    content[4096 * 2 :] = b"\xa5" * (len(content) - 4096 * 2)
+    Path(path).write_bytes(content)
+    with pytest.raises(StoreBroken, match=r"damaged|not a database"):
+        inline(open_store(path).facts())
+
+
+def test_a_plan_that_was_changed_is_named(path: str) -> None:
+    store = begun(path)
+    (kept,) = inline(store.plans())
+    sql(path, "UPDATE plans SET body = replace(body, '580.126.20', '580.126.21')")
+    with pytest.raises(StoreBroken, match=f"plan {kept.id}"):
+        inline(store.plans())
+    inline(store.close())
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("UPDATE plans SET body = '{}'", r"plan plan-.*plan\.schema: is missing"),
+        ("UPDATE runs SET phase = 'fixed-by-hand'", "run run-rollout-1-n1"),
+        ("UPDATE runs SET wake_at = 'tomorrow'", "run run-rollout-1-n1"),
+        ("UPDATE runs SET notes = '[]'", "run run-rollout-1-n1"),
+        ("UPDATE rollouts SET state = 'fine'", "rollout rollout-1"),
+        ("UPDATE facts SET body = '[1]'", "facts of n1"),
+        ("UPDATE facts SET body = '{\"node\":'", "facts of n1"),
+        ("UPDATE audit SET body = '{'", "audit entry 1 of rollout-1"),
+    ],
+)
+def test_a_row_that_no_release_could_have_written_is_named(path: str, change: str, named: str) -> None:
+    store = begun(path)
+    inline(store.save_facts([look("n1", driver="570")]))
+    sql(path, change)
+
+    async def everything() -> None:
+        for read in (store.plans, store.rollouts, store.facts):
+            await read()
+        await store.runs("rollout-1")
+        await store.audit("rollout-1")
+
+    with pytest.raises(StoreBroken, match=named):
+        inline(everything())
+    inline(store.close())
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE audit SET actor = 'eve' WHERE seq = 2", "entry 2: its content was changed"),
+        ("UPDATE audit SET body = '{\"attempt\":9}' WHERE seq = 3", "entry 3: its content was changed"),
+        ("DELETE FROM audit WHERE seq = 2", "entry 3: entry 2 is missing"),
+        ("DELETE FROM audit WHERE seq >= 3", "entries were cut off"),
+        ("DELETE FROM audit", "entries were cut off"),
+    ],
+)
+def test_tampering_with_the_chain_is_found_against_a_head_kept_elsewhere(path: str, change: str, found: str) -> None:
+    store = begun(path)
+    for attempt in range(4):
+        inline(store.record(inline(store.run("run-rollout-1-n1")), [record("step", attempt=attempt)]))
+    head = inline(store.audit("rollout-1"))[-1].hash
+    assert audit.faults(inline(store.audit("rollout-1")), head=head) == ()
+    sql(path, change)
+    assert any(found in fault for fault in audit.faults(inline(store.audit("rollout-1")), head=head))
+    inline(store.close())
+
+
+# Full disks
+
+
+def fill(store: Store) -> int:
+    """How many records went in before the disk was full."""
+    for done in range(10_000):
+        now = inline(store.run("run-rollout-1-n1"))
+        try:
+            inline(store.record(replace(now, attempt=done + 1), [record("step", attempt=done + 1, text="x" * 2000)]))
+        except StoreBroken as error:
+            assert "the disk is full" in error.message
+            assert "free some space" in str(error.hint)
+            return done
+    raise AssertionError("the disk was never full")
+
+
+def goes_on(store: Store, done: int) -> None:
+    now = inline(store.run("run-rollout-1-n1"))
+    assert now.attempt == done
+    inline(store.record(replace(now, attempt=done + 1), [record("step", attempt=done + 1)]))
+    entries = inline(store.audit("rollout-1"))
+    assert len(entries) == done + 2
+    assert audit.faults(entries, head=entries[-1].hash) == ()
+
+
+def test_a_full_database_loses_nothing_and_goes_on_when_there_is_room(path: str) -> None:
+    store = begun(path)
+    store._connection.exec_driver_sql("PRAGMA max_page_count=60")  # type: ignore[attr-defined]
+    store._connection.rollback()  # type: ignore[attr-defined]
+    done = fill(store)
+    store._connection.exec_driver_sql("PRAGMA max_page_count=10000")  # type: ignore[attr-defined]
+    store._connection.rollback()  # type: ignore[attr-defined]
+    goes_on(store, done)
+    inline(store.close())
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "tiny"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "muster-test", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.lab("mount", "umount")
+def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(tiny_disk: Path) -> None:
+    ballast = tiny_disk / "ballast"
+    ballast.write_bytes(b"x" * 400_000)
+    store = begun(str(tiny_disk / "muster.db"))
+    done = fill(store)
+    ballast.unlink()
+    goes_on(store, done)
+    inline(store.close())
+
+
+@pytest.mark.lab("mount", "umount")
+def test_a_disk_that_is_full_from_the_beginning_is_named(tiny_disk: Path) -> None:
+    with (tiny_disk / "ballast").open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+        while True:
+            ballast.write(b"x" * 4096)
+    with pytest.raises(StoreBroken, match=r"disk is full|No space") as caught:
+        open_store(str(tiny_disk / "muster.db"))
+    assert caught.value.hint
+
+
+# Other processes
+
+
+def test_many_processes_may_make_the_same_store_at_once(path: str) -> None:
+    fresh = str(Path(path).with_name("fresh.db"))
+    with ExitStack() as stack:
+        processes = [stack.enter_context(python(WORKER, fresh, "run-none", "0")) for _ in range(6)]
+        said = [process.communicate(timeout=60)[0] for process in processes]
+    assert said == ["open\n"] * 6
+
+
+def test_processes_that_write_at_once_wait_for_each_other_and_share_one_chain(path: str) -> None:
+    store = begun(path, ("n1", "n2", "n3"))
+    workers = [python(WORKER, path, f"run-rollout-1-{node}", "60") for node in ("n1", "n2", "n3")]
+    processes = [worker.__enter__() for worker in workers]
+    inline(
+        store.set_rollout("rollout-1", inline(store.rollouts())[0].state, "beside them", rollout("p").updated_at, None)
+    )
+    codes = [(process.communicate(timeout=60), process.returncode)[1] for process in processes]
+    for worker in workers:
+        worker.__exit__(None, None, None)
+    entries = inline(store.audit("rollout-1"))
+    inline(store.close())
+    assert codes == [0, 0, 0]
+    assert len(entries) == 181
+    assert audit.faults(entries, head=entries[-1].hash) == ()
+
+
+def test_a_stuck_process_is_waited_for_only_so_long_and_readers_not_at_all(path: str) -> None:
+    store = begun(path, busy_s=0.2)
+    with python(WORKER, path, "hold") as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["open\n", "held\n"]
+        assert inline(store.run("run-rollout-1-n1")).claim == 0
+        with pytest.raises(StoreBroken, match="another process") as caught:
+            inline(store.claim("run-rollout-1-n1"))
+        assert "fuser" in str(caught.value.hint)
+    assert inline(store.claim("run-rollout-1-n1")) == 1
+    inline(store.close())
+
+
+def test_a_process_killed_while_writing_leaves_what_it_said_and_a_whole_chain(path: str) -> None:
+    inline(begun(path).close())
+    said = 0
+    for kill in range(10):
+        with python(WORKER, path, "run-rollout-1-n1", "100000") as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            for _ in range(1 + 3 * kill):
+                said = int(process.stdout.readline())
+            process.kill()
+            said = max([said, *(int(line) for line in process.stdout.read().split("\n")[:-1])])
+        store = open_store(path)
+        now = inline(store.run("run-rollout-1-n1"))
+        entries = inline(store.audit("rollout-1"))
+        inline(store.close())
+        assert said <= now.attempt <= said + 1
+        assert now.claim == kill + 1
+        assert [entry.record.body.get("attempt") for entry in entries[1:]] == list(range(1, now.attempt + 1))
+        assert audit.faults(entries, head=entries[-1].hash) == ()
