@@ -60,7 +60,13 @@ class Layout:
 
     @property
     def pid(self) -> Path:
+        """The server's process id, for people; whether it runs is what `lock` says."""
         return self.folder / "server.pid"
+
+    @property
+    def lock(self) -> Path:
+        """Locked (fcntl) by the server for as long as it lives."""
+        return self.folder / "server.lock"
 
     @property
     def ready(self) -> Path:
@@ -111,7 +117,7 @@ def ssh_config_text(layout: Layout, members: Sequence[Member], ports: Mapping[st
         f"Host {m.name}\n  HostName 127.0.0.1\n  Port {ports[m.name]}\n  HostKeyAlias {m.name}\n" for m in members
     ]
     common = (
-        f'Host {" ".join(m.name for m in members)}\n  User muster\n  IdentityFile "{layout.client_key}"\n  IdentitiesOnly yes\n'
+        f'Host {" ".join(m.name for m in members)} 127.0.0.1\n  User muster\n  IdentityFile "{layout.client_key}"\n  IdentitiesOnly yes\n'
         f'  UserKnownHostsFile "{layout.known_hosts}"\n  StrictHostKeyChecking yes\n'
     )
     return "\n".join([*blocks, common])

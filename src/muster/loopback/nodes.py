@@ -199,6 +199,7 @@ def _make_folders(root: Path) -> None:
     (root / "loopback/kernel").write_text(f"{KERNEL}\n", encoding="ascii")
     (root / "loopback/booted_at").write_text(f"{time.time():.0f}\n", encoding="ascii")
     (root / f"boot/vmlinuz-{KERNEL}").touch()
+    (root / "proc/mounts").write_text("/dev/vda1 / ext4 rw,relatime 0 0\n", encoding="ascii")
 
 
 def _name(root: Path, name: str, repository: Repository) -> None:

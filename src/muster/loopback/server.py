@@ -246,13 +246,12 @@ def main() -> int:
     layout = Layout(folder)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
-    with (folder / "server.lock").open("a") as lock:
+    with layout.lock.open("a") as lock:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             _log.error("another process serves %s", folder)
             return 1
-        # Commands on nodes must not inherit the lock; Python opens files close-on-exec, which sees to it.
         layout.pid.write_text(f"{os.getpid()}\n", encoding="ascii")
         try:
             asyncio.run(serve(folder))
