@@ -1,0 +1,23 @@
+#!/bin/sh
+# Watches one stand-in job: ID SECONDS GPUS. Lives outside the node, so that a restart of the node does not take its record away.
+root=$1 id=$2 seconds=$3 gpus=$4
+record=$root/loopback/jobs/$id.json
+began=$(date +%s)
+note() {
+    printf '{"job": "%s", "pid": %s, "seconds": %s, "began_at": %s, "state": "%s", "ended_at": %s}\n' \
+        "$id" "$pid" "$seconds" "$began" "$1" "$2" > "$record.new"
+    mv "$record.new" "$record"
+}
+MUSTER_ROOT=$root setsid sleep "$seconds" &
+pid=$!
+for gpu in $(echo "$gpus" | tr , ' '); do
+    echo "$gpu 40960 python3"
+done > "$root/loopback/held/$pid"
+note running null
+wait "$pid"
+status=$?
+rm -f "$root/loopback/held/$pid"
+case $status in
+    0) note finished "$(date +%s)" ;;
+    *) note "killed by SIG$(kill -l "$status" 2>/dev/null || echo "$status")" "$(date +%s)" ;;
+esac
