@@ -1,0 +1,36 @@
+"""Which tests may run on this machine.
+
+A test marked `lab` needs root and real programs: `@pytest.mark.lab("sshd", "rpm")`. Without them it is skipped under
+its own name. After `scripts/test` has installed the lab (`MUSTER_LAB=yes`) a missing program is a failure: a suite that
+skips what it came to prove must not be green.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+
+import pytest
+
+
+def lab_obstacle(programs: Sequence[str], lab: str, uid: int) -> str | None:
+    """Why a lab test cannot run here, or None. `lab` is MUSTER_LAB: `no`, `yes`, or empty where nobody has said."""
+    if lab == "no":
+        return "lab: left out (--no-lab, or not root)"
+    if uid != 0:
+        return "lab: needs root"
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing and lab != "yes":
+        return f"lab: needs {', '.join(missing)}"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("lab"):
+        obstacle = lab_obstacle(mark.args, os.environ.get("MUSTER_LAB", ""), os.getuid())
+        if obstacle is not None:
+            pytest.skip(obstacle)
+        missing = [program for program in mark.args if shutil.which(program) is None]
+        if missing:
+            pytest.fail(f"the lab was installed, and still lacks {', '.join(missing)}", pytrace=False)
