@@ -123,11 +123,13 @@ stamp_write() { # NAME FILE...
   stamp_text "$@" >"$stamp.new" && mv "$stamp.new" "$stamp"
 }
 
+# pip's words are kept in a file and shown only when it fails: its warnings are about the user's mirrors, not about us.
 pip_install() {
-  "$venv/bin/python" -m pip install --quiet --no-input --progress-bar off "$@" && return 0
+  "$venv/bin/python" -m pip install --no-input --progress-bar off "$@" >"$venv/muster-pip.log" 2>&1 && return 0
+  cat "$venv/muster-pip.log" >&2
   refuse "pip could not install what Muster needs; its own words stand above." \
     "pip ran with your settings (see: $venv/bin/python -m pip config list). Behind a mirror or a proxy, set them as for any pip:" \
-    "PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, HTTPS_PROXY or pip.conf. Then start again; what is already there is kept."
+    "PIP_INDEX_URL, PIP_FIND_LINKS, PIP_CERT, HTTPS_PROXY or pip.conf. Then start again."
 }
 
 make_venv() {
