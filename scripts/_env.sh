@@ -100,7 +100,9 @@ need_ensurepip() {
   if [ "$installed" = no ] || ! "$python" -c 'import ensurepip' 2>/dev/null; then
     sudo=""
     [ "$(id -u)" -eq 0 ] || sudo="sudo "
-    refuse "could not install $package (it needs root, or sudo without a password). Run this, then start again:" \
+    ! as_root_prefix >/dev/null || refuse "apt could not install $package; its own words stand above. When they are seen to, run" \
+      "  ${sudo}apt-get update && ${sudo}apt-get install -y $package" "and start again."
+    refuse "could not install $package: that needs root, or sudo without a password. Run this, then start again:" \
       "  ${sudo}apt-get update && ${sudo}apt-get install -y $package"
   fi
 }
