@@ -18,6 +18,7 @@ PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1
 export PIP_USER PIP_DISABLE_PIP_VERSION_CHECK
 
 venv=${MUSTER_VENV:-$root/.venv}
+case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 EXIT_SETUP=3
 
 say() { printf 'muster: %s\n' "$*" >&2; }
@@ -99,7 +100,9 @@ need_ensurepip() {
   if [ "$installed" = no ] || ! "$python" -c 'import ensurepip' 2>/dev/null; then
     sudo=""
     [ "$(id -u)" -eq 0 ] || sudo="sudo "
-    refuse "could not install $package (it needs root, or sudo without a password). Run this, then start again:" \
+    ! as_root_prefix >/dev/null || refuse "apt could not install $package; its own words stand above. When they are seen to, run" \
+      "  ${sudo}apt-get update && ${sudo}apt-get install -y $package" "and start again."
+    refuse "could not install $package: that needs root, or sudo without a password. Run this, then start again:" \
       "  ${sudo}apt-get update && ${sudo}apt-get install -y $package"
   fi
 }
@@ -138,11 +141,15 @@ make_venv() {
   if [ -e "$venv" ]; then
     [ -f "$venv/pyvenv.cfg" ] || [ -z "$(ls -A "$venv")" ] ||
       refuse "$venv is there, and is no virtual environment." "Remove it, or set MUSTER_VENV to another folder."
+    # Elsewhere than in this clone, only what was made for this clone may be thrown away.
+    [ "$venv" = "$root/.venv" ] || [ "$(cat "$venv/muster-root" 2>/dev/null)" = "$root" ] ||
+      refuse "$venv is an environment that was not made for $root." "Remove it, or set MUSTER_VENV to another folder."
     say "the environment in $venv is old, unfinished or broken; making it afresh"
     rm -rf "$venv"
   fi
   say "making $venv with $("$python" -c 'import sys; print(sys.executable)') $(python_version "$python")"
   "$python" -m venv "$venv" || refuse "python -m venv failed; its own words stand above."
+  echo "$root" >"$venv/muster-root"
 }
 
 # muster_setup runtime|dev: returns with a complete environment in $venv. A second call is quick; either order works.
@@ -156,13 +163,13 @@ muster_setup() {
     exec 9<"$root/requirements"
     flock 9
   fi
-  "$venv/bin/python" -c '' 2>/dev/null && stamp_holds runtime runtime build || {
+  if ! "$venv/bin/python" -c '' 2>/dev/null || ! stamp_holds runtime runtime build; then
     make_venv
     say "installing the pinned requirements (first run, or they have changed)"
     pip_install --require-hashes -r "$root/requirements/runtime.txt" -r "$root/requirements/build.txt"
     pip_install --no-index --no-deps --no-build-isolation --editable "$root"
     stamp_write runtime runtime build
-  }
+  fi
   if [ "$1" = dev ] && ! stamp_holds dev runtime build dev; then
     say "installing the pinned tools for tests"
     pip_install --require-hashes -r "$root/requirements/dev.txt"

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+
 from bench.__main__ import main
 from bench.harness import RUNS_SHORT, Benchmark, CommandFailedError, Peer, Sample, discover, measure, run_command
 
