@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.support.ssh import SSHD, real_sshd, sh_server
 
 from muster.backends.transport.local import LocalTransport
 from muster.backends.transport.ssh import SshTransport
@@ -16,6 +15,7 @@ from muster.discovery import discover
 from muster.model.command import Answered, Collect, Command, Outcome, Unreachable
 from muster.model.node import Node
 from muster.ports import Transport
+from tests.support.ssh import SSHD, real_sshd, sh_server
 
 Opened = contextlib.AbstractAsyncContextManager[tuple[Transport, Node]]
 

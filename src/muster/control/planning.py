@@ -43,7 +43,9 @@ def with_wish(policy: Policy, driver: str | None, pool: str | None) -> Policy:
         return policy
     wish = WantVersion(_version(driver))
     changed = tuple(
-        replace(each, driver=_wanting(each.driver, wish)) if pool in (None, each.name) else each
+        replace(each, driver=_wanting(each.driver, wish))
+        if each.name == pool or (pool is None and each.driver)
+        else each
         for each in policy.pools
     )
     return replace(policy, pools=changed)
@@ -75,8 +77,8 @@ def _version(text: str) -> DriverVersion:
         ) from None
 
 
-async def plan(site: Site, *, driver: str | None, pool: str | None) -> Plan:
-    """Propose a plan and keep it. Changes no node. Raises UnknownName for a driver or pool nobody knows."""
+async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -> Plan:
+    """Propose a plan and keep it. Changes no node. `seed` chooses the canaries. Raises UnknownName for a driver or pool nobody knows."""
     if driver is not None:
         known_driver(site, driver)
     policy = with_wish(site.policy, driver, pool)
@@ -91,7 +93,7 @@ async def plan(site: Site, *, driver: str | None, pool: str | None) -> Plan:
             placings=placings,
             managers=tuple(site.managers.values()),
             solve=lambda kind, each: solve_for(site, kind, each),
-            order=site.rng.shuffled("canaries", [node.name for node in site.nodes]),
+            order=site.rng.shuffled(f"canaries/{seed}", [node.name for node in site.nodes]),
             now=site.clock.now(),
             knowledge_revision=base.revision,
             only_pool=pool,

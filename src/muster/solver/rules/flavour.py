@@ -1,6 +1,6 @@
 """Open or proprietary kernel modules: what the GPU needs, what the branch still has, and what the node runs."""
 
-from muster.knowledge.query import flavours, product_architecture
+from muster.knowledge.query import branch_number, flavours
 from muster.solver.explain import Because, Hint, Observed, RuleSays, Wanted
 from muster.solver.problem import Judgement, Question, Refusal
 
@@ -15,20 +15,16 @@ def judge(question: Question) -> Judgement:
         return Refusal(
             because, (Hint("this release changes versions, not flavours: leave `flavour` out, or reinstall the node"),)
         )
-    found = product_architecture(question.known, kind.product)
-    if found is None:
-        return Refusal(Because(f"which modules {kind.product} can use is not known", (Observed("gpu.product", kind.product),)))
-    possible = flavours(question.known, found.architecture, candidate.branch, kind.product)
-    names = tuple(flavour.value for flavour in possible.flavours)
-    words = " or ".join(names) if names else "no"
-    says = RuleSays(
-        "module-flavour", f"{kind.product} runs on {words} modules of {candidate.branch}", ", ".join(possible.provenance.sources)
-    )
-    if candidate.flavour not in names:
+    possible = flavours(question.known, kind.product, branch_number(candidate.branch))
+    if possible is None:
+        return Refusal(
+            Because(f"which modules {kind.product} can use is not known", (Observed("gpu.product", kind.product),))
+        )
+    if candidate.flavour not in possible.names:
+        says = RuleSays("module-flavour", possible.says, possible.source)
         because = Because(f"{candidate.branch} has no {candidate.flavour} modules for {kind.product}", (seen, says))
-        return Refusal(because, (Hint(f"possible on this branch: {words} modules"),))
-    return says
-
+        return Refusal(because, (Hint(f"possible on this branch: {', '.join(possible.names) or 'none'}"),))
+    return RuleSays("module-flavour", possible.says, possible.source)
 
 
 RULE = judge

@@ -1,0 +1,54 @@
+"""The commands by name, what each is for in a line, and the module that holds it: the one place of late imports.
+
+`muster --help` reads this table and imports nothing else; a command loads its own module alone.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: its line of help, its module and the Typer app in it, and under which heading it stands."""
+
+    heading: str
+    help: str
+    module: str
+    app: str
+
+
+LOOK, SAY, CHANGE, MORE = "Look", "Say", "Change", "More"
+
+COMMANDS: Mapping[str, Entry] = {
+    "collect": Entry(LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "look", "collect"),
+    "status": Entry(LOOK, "Show the fleet: pools, drivers, what is unknown.", "look", "status"),
+    "check": Entry(LOOK, "Find what disagrees: inside a node, in a pool, with what is wanted.", "look", "check"),
+    "nodes": Entry(LOOK, "List nodes, or show one with all its facts.", "look", "nodes"),
+    "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
+    "why": Entry(
+        SAY,
+        "Say why a node or pool can or cannot carry a driver; why a plan or rollout stands as it does.",
+        "say",
+        "why",
+    ),
+    "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "say", "plan"),
+    "plans": Entry(SAY, "List, show, lint and approve plans.", "say", "plans"),
+    "knowledge": Entry(SAY, "Show what the knowledge base holds and how current it is.", "say", "knowledge"),
+    "apply": Entry(CHANGE, "Carry out an approved plan, or go on with it after a kill.", "change", "apply"),
+    "rollouts": Entry(CHANGE, "List, show and watch rollouts.", "change", "rollouts"),
+    "serve": Entry(CHANGE, "Carry all rollouts in this process.", "change", "serve"),
+    "audit": Entry(CHANGE, "Show and verify what was done, by whom, when.", "change", "audit"),
+    "demo": Entry(
+        MORE, "A fleet of twelve pretended nodes on this machine: one bad driver, one good one.", "demo", "demo"
+    ),
+    "version": Entry(MORE, "Print the version.", "say", "version"),
+}
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The Typer app of a command."""
+    entry = COMMANDS[name]
+    app: Callable[..., Any] = getattr(importlib.import_module(f"muster.cli.{entry.module}"), f"{entry.app}_app")
+    return app

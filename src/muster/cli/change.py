@@ -1,0 +1,299 @@
+"""`muster apply`, `rollouts`, `serve`, `audit`: carry a plan out, see how it goes, see what was done."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated
+
+import typer
+
+from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.bootstrap import carrier_lock, open_site
+from muster.control.rollouts import begin, carry, summary
+from muster.control.site import Site, plan_named, rollout_named
+from muster.model.audit import Entry, faults
+from muster.model.errors import Refused
+from muster.model.run import Rollout, RolloutState
+from muster.planner.lint import lint
+from muster.planner.words import lines
+
+HALTED, A_NO = 6, 1
+WATCH_EVERY_S = 0.3
+NOBODY_AFTER_S = 5.0
+"""How long a rollout may have no carrying process before the watcher says so: one that was just started needs a moment."""
+
+apply_app = app("Carry out an approved plan, or go on with it after a kill.")
+rollouts_app = app("List, show and watch rollouts.")
+serve_app = app("Carry all rollouts in this process.")
+audit_app = app("Show and verify what was done, by whom, when.")
+
+RolloutId = Annotated[str, typer.Argument(help="The rollout's id, a unique beginning of it, or `last`.")]
+
+
+@apply_app.command()
+def apply(
+    plan_id: Annotated[str, typer.Argument(help="The plan's id, a unique beginning of it, or `last`.")],
+    fleet: Fleet = None,
+    store: StorePath = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done and stop.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out an approved plan in a process of its own and watch it; again after a kill, it goes on. Exit 0 done, 6 halted."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            plan = await plan_named(site, plan_id)
+            if dry_run:
+                for line in lines(plan, lint(plan), len(await site.store.approvals(plan.id))):
+                    say(line)
+                return 0
+            rollout, is_new = await begin(site, plan)
+            if carrier_lock(site.store_path).holder() is None:
+                site.spawn_carrier()
+            if not as_json:
+                say(
+                    f"{rollout.rollout_id}: {'begins' if is_new else 'goes on'}, {len(plan.nodes)} nodes to {plan.target}"
+                )
+            if detach:
+                return _detached(rollout, as_json=as_json)
+            return await _watch(site, rollout.rollout_id, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+def _detached(rollout: Rollout, *, as_json: bool) -> int:
+    if as_json:
+        say(envelope("rollout", {"rollout_id": rollout.rollout_id, "state": rollout.state.value}))
+    else:
+        say(f"next: muster rollouts watch {rollout.rollout_id}")
+    return 0
+
+
+async def _watch(site: Site, rollout_id: str, *, as_json: bool) -> int:
+    """Follow a rollout to its end. Interrupting ends the watching, not the rollout."""
+    shown: set[int] = set()
+    quiet_since = site.clock.monotonic()
+    try:
+        async for rollout, entries in _steps(site, rollout_id):
+            for entry in entries:
+                if entry.seq not in shown:
+                    shown.add(entry.seq)
+                    _say_entry(entry, as_json=as_json)
+            if await _ended(site, rollout):
+                return await _say_end(site, rollout, as_json=as_json)
+            if carrier_lock(site.store_path).holder() is not None:
+                quiet_since = site.clock.monotonic()
+            elif site.clock.monotonic() - quiet_since > NOBODY_AFTER_S:
+                raise Refused(
+                    f"no process carries {rollout_id} (its words are in {site.store_path}.log)",
+                    hint=f"go on with: muster apply {rollout.plan_id}",
+                )
+    except (KeyboardInterrupt, BaseException) as error:
+        if type(error).__name__ not in ("KeyboardInterrupt", "CancelledError"):
+            raise
+        note(f"the watching ends; {rollout_id} goes on. Watch again with: muster rollouts watch {rollout_id}")
+        raise typer.Exit(INTERRUPTED) from None
+    return 0
+
+
+async def _steps(site: Site, rollout_id: str) -> AsyncIterator[tuple[Rollout, tuple[Entry, ...]]]:
+    while True:
+        rollout = next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
+        yield rollout, await site.store.audit(rollout_id)
+        await site.clock.sleep(WATCH_EVERY_S)
+
+
+async def _ended(site: Site, rollout: Rollout) -> bool:
+    if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
+        return True
+    if rollout.state is not RolloutState.HALTED:
+        return False
+    return all(each.ended or not each.released for each in await site.store.runs(rollout.rollout_id))
+
+
+def _say_entry(entry: Entry, *, as_json: bool) -> None:
+    record = entry.record
+    if as_json:
+        say(json.dumps(_entry(entry), ensure_ascii=False))
+    elif record.kind == "phase" and record.body.get("from") != record.body.get("to"):
+        say(f"{record.at[11:19]}  {record.node:<8} {record.body['from']} -> {record.body['to']}: {record.body['why']}")
+    elif record.kind == "release":
+        nodes = record.body["nodes"]
+        say(
+            f"{record.at[11:19]}  released {record.body['stage']}: {', '.join(nodes) if isinstance(nodes, list) else nodes}"
+        )
+    elif record.kind == "rollout":
+        say(f"{record.at[11:19]}  rollout {record.body['to']}: {record.body['why']}")
+
+
+async def _say_end(site: Site, rollout: Rollout, *, as_json: bool) -> int:
+    runs = await site.store.runs(rollout.rollout_id)
+    plan = await plan_named(site, rollout.plan_id)
+    if as_json:
+        say(envelope("rollout", summary(rollout, plan, runs)))
+    else:
+        say(f"{rollout.rollout_id} is {rollout.state.value}: {rollout.why}")
+        for each in runs:
+            if each.released and each.phase.value not in ("done", "preflight-required"):
+                say(f"  {each.node}: {each.phase.value}: {each.notes.get('cause', '')}")
+    return HALTED if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) else 0
+
+
+@rollouts_app.command("list")
+def rollouts_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """List rollouts, oldest first, with how they stand."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            rows = [
+                [r.rollout_id, r.plan_id, r.state.value, r.why, f"{r.created_at:%Y-%m-%dT%H:%M:%SZ}"]
+                for r in await site.store.rollouts()
+            ]
+            keys = ("rollout_id", "plan_id", "state", "why", "created_at")
+            if as_json:
+                say(envelope("rollouts", [dict(zip(keys, row, strict=True)) for row in rows]))
+            else:
+                table(keys, rows)
+            return 0
+
+    run(work, as_json=as_json)
+
+
+@rollouts_app.command("show")
+def rollouts_show(rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Show a rollout: its stages and each node's phase, with what it waits for."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            wanted = await rollout_named(site, rollout_id)
+            rollout = next(r for r in await site.store.rollouts() if r.rollout_id == wanted)
+            runs = await site.store.runs(wanted)
+            plan = await plan_named(site, rollout.plan_id)
+            if as_json:
+                say(envelope("rollout", summary(rollout, plan, runs)))
+            else:
+                say(f"{wanted} to {plan.target} is {rollout.state.value}: {rollout.why or 'going on'}")
+                rows = [
+                    [
+                        r.node,
+                        plan.stages[r.stage].name,
+                        r.phase.value if r.released else "held",
+                        r.waiting or r.notes.get("cause", ""),
+                    ]
+                    for r in runs
+                ]
+                table(("node", "stage", "phase", "words"), rows)
+            return 0
+
+    run(work, as_json=as_json)
+
+
+@rollouts_app.command("watch")
+def rollouts_watch(
+    rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False
+) -> None:
+    """Follow a rollout to its end. Ctrl-C ends the watching, not the rollout. Exit 0 done, 6 halted."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            return await _watch(site, await rollout_named(site, rollout_id), as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+@serve_app.command()
+def serve(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    until_done: Annotated[bool, typer.Option("--until-done", help="End when no rollout is left to carry.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Carry all rollouts in this process. One process at a time carries a store; another one refuses."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            lock = carrier_lock(site.store_path)
+            if not lock.acquire():
+                holder = lock.holder()
+                who = (
+                    f"process {holder.pid} on {holder.host} since {holder.since}"
+                    if holder is not None
+                    else "another process"
+                )
+                raise Refused(
+                    f"{who} carries the rollouts of {site.store_path}", hint="watch with: muster rollouts watch last"
+                )
+            try:
+                await carry(site)
+                while not until_done:
+                    await site.clock.sleep(1.0)
+                    await carry(site)
+            finally:
+                lock.release()
+            return 0
+
+    run(work, as_json=as_json)
+
+
+@audit_app.command("show")
+def audit_show(rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Show what was done in a rollout, in order: who, where, which command."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            for entry in await site.store.audit(await rollout_named(site, rollout_id)):
+                if as_json:
+                    say(json.dumps(_entry(entry), ensure_ascii=False))
+                else:
+                    body = json.dumps(
+                        {k: v for k, v in entry.record.body.items() if k != "script"}, ensure_ascii=False, default=dict
+                    )
+                    say(f"{entry.seq:5} {entry.record.at} {entry.record.node or '-':<10} {entry.record.kind:<8} {body}")
+            return 0
+
+    run(work, as_json=as_json)
+
+
+def _entry(entry: Entry) -> Mapping[str, object]:
+    record = entry.record
+    return {
+        "schema": "muster.audit/1", "chain": entry.chain, "seq": entry.seq, "at": record.at, "actor": record.actor,
+        "node": record.node, "kind": record.kind, "body": dict(record.body), "prev": entry.prev, "hash": entry.hash,
+    }  # fmt: skip
+
+
+@audit_app.command("verify")
+def audit_verify(
+    rollout_id: RolloutId,
+    fleet: Fleet = None,
+    store: StorePath = None,
+    head: Annotated[
+        str | None, typer.Option("--head", help="The head as it was kept elsewhere; finds a cut tail too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a rollout's chain: changed, missing and (with --head) cut-off entries. Exit 1 when it does not hold."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            wanted = await rollout_named(site, rollout_id)
+            entries = await site.store.audit(wanted)
+            found = faults(entries, head=head)
+            last = entries[-1].hash if entries else ""
+            if as_json:
+                say(
+                    envelope(
+                        "audit-verify",
+                        {"rollout_id": wanted, "entries": len(entries), "head": last, "faults": list(found)},
+                    )
+                )
+            else:
+                for fault in found:
+                    say(fault)
+                say(
+                    f"{wanted}: {len(entries)} entries, {'the chain holds' if not found else 'THE CHAIN DOES NOT HOLD'}"
+                )
+                say(f"head {last}")
+            return A_NO if found else 0
+
+    run(work, as_json=as_json)

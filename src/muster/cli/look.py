@@ -1,0 +1,254 @@
+"""`muster collect`, `status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.bootstrap import fact_specs, open_site
+from muster.control.collect import collect as collect_nodes
+from muster.control.planning import findings
+from muster.control.site import Site, named
+from muster.health.consistency import health_words
+from muster.model.fact import FactValue, NodeFacts, Unknown
+from muster.model.finding import Finding, Severity
+from muster.planner.pools import pool_of
+
+PARTIAL, FOUND = 5, 1
+
+collect_app = app("Look at every node over SSH and keep what was seen. Changes nothing on a node.")
+status_app = app("Show the fleet as it was last seen: by pool, model, driver, flavour and kernel.")
+check_app = app(
+    "Find what disagrees: inside a node, in a pool, with what is wanted. Exit 1 with findings, 5 when something is unknown."
+)
+nodes_app = app("List nodes, or show one with all its facts.")
+facts_app = app("What Muster can see on a node, and by which command.")
+
+Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
+
+
+@collect_app.command()
+def collect(fleet: Fleet = None, store: StorePath = None, limit: Limit = None, as_json: AsJson = False) -> None:
+    """Look at every node over SSH and keep what was seen. Changes nothing on a node. Exit 5 when a node could not be looked at."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            names = [node.name for node in site.nodes]
+            chosen = {named("node", each, names) for each in limit} if limit else set(names)
+            nodes = [node for node in site.nodes if node.name in chosen]
+            done = Counter[str]()
+
+            def seen(facts: NodeFacts) -> None:
+                done["all"] += 1
+                if sys.stderr.isatty():
+                    sys.stderr.write(f"\r{done['all']}/{len(nodes)} nodes")
+                    sys.stderr.flush()
+
+            found = await collect_nodes(
+                nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
+                concurrency=site.policy.ssh.concurrency, seen=seen,
+            )  # fmt: skip
+            if sys.stderr.isatty():
+                note("")
+            return _collected(found, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+def _collected(found: tuple[NodeFacts, ...], *, as_json: bool) -> int:
+    away = {facts.node: facts.trouble.why for facts in found if facts.trouble is not None}
+    drivers = Counter(
+        facts.text("module.nvidia.loaded_version") or "unknown" for facts in found if facts.trouble is None
+    )
+    if as_json:
+        say(envelope("collect", {"nodes": len(found), "drivers": dict(sorted(drivers.items())), "unreachable": away}))
+    else:
+        say(f"{len(found) - len(away)} of {len(found)} nodes looked at")
+        for driver, count in sorted(drivers.items()):
+            say(f"  driver {driver} on {count} nodes")
+        for node, why in away.items():
+            say(f"  {node}: {why}")
+    return PARTIAL if away else 0
+
+
+@status_app.command()
+def status(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Show the fleet as it was last seen: by pool, model, driver, flavour and kernel, with its worst finding."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            rows = await _status_rows(site)
+            if as_json:
+                say(envelope("status", {"fleet": site.policy.fleet, "nodes": len(site.nodes), "groups": rows}))
+            else:
+                columns = ("pool", "model", "driver", "flavour", "kernel", "health", "nodes")
+                table([*columns, "which"], [[*(str(row[c]) for c in columns), _few(row["names"])] for row in rows])
+            return 0
+
+    run(work, as_json=as_json)
+
+
+async def _status_rows(site: Site) -> list[dict[str, object]]:
+    facts = await site.known_facts()
+    placings = await site.placings(facts)
+    health = health_words(await findings(site))
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for node in site.nodes:
+        pool = pool_of(placings[node.name], site.policy)
+        seen = facts.get(node.name)
+        paths = ("gpu.product", "module.nvidia.loaded_version", "module.nvidia.flavour", "kernel.running")
+        words = [(seen.text(path) if seen is not None else None) or "unknown" for path in paths]
+        key = (pool.name if pool is not None else "-", *words, health.get(node.name, "ok"))
+        groups.setdefault(key, []).append(node.name)
+    columns = ("pool", "model", "driver", "flavour", "kernel", "health")
+    return [
+        {**dict(zip(columns, key, strict=True)), "nodes": len(names), "names": names}
+        for key, names in sorted(groups.items())
+    ]
+
+
+def _few(names: object) -> str:
+    listed = list(names) if isinstance(names, list) else []
+    return ", ".join(listed[:4]) + (f" +{len(listed) - 4}" if len(listed) > 4 else "")
+
+
+@check_app.command()
+def check(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Find what disagrees. Exit 0 clean, 1 findings, 5 something is unknown (which is not clean)."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            found = await findings(site)
+            if as_json:
+                say(envelope("check", {"findings": [_finding(each) for each in found]}))
+            else:
+                _say_findings(found, len(site.nodes))
+            if any(each.severity is Severity.UNKNOWN for each in found):
+                return PARTIAL
+            return FOUND if found else 0
+
+    run(work, as_json=as_json)
+
+
+def _say_findings(found: tuple[Finding, ...], nodes: int) -> None:
+    if not found:
+        say(f"{nodes} nodes agree with themselves, with their pools and with what is wanted")
+    for each in found:
+        say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
+        say(f"         on {len(each.nodes)} nodes: {_few(list(each.nodes))}")
+        say(f"         {each.todo}")
+
+
+def _finding(finding: Finding) -> Mapping[str, object]:
+    return {
+        "code": finding.code, "severity": finding.severity.value, "subject": finding.subject, "nodes": list(finding.nodes),
+        "evidence": finding.evidence, "todo": finding.todo,
+    }  # fmt: skip
+
+
+@nodes_app.command("list")
+def nodes_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """List the nodes of the inventory with their pool and when they were last seen."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            facts = await site.known_facts()
+            placings = await site.placings(facts)
+            rows = []
+            for node in site.nodes:
+                seen = facts.get(node.name)
+                last = seen.observed_at.strftime("%Y-%m-%dT%H:%M:%SZ") if seen is not None else "never"
+                trouble = seen.trouble.why if seen is not None and seen.trouble is not None else ""
+                rows.append([node.name, ", ".join(placings[node.name].pools) or "-", node.source, last, trouble])
+            keys = ("node", "pool", "source", "seen", "trouble")
+            if as_json:
+                say(envelope("nodes", [dict(zip(keys, row, strict=True)) for row in rows]))
+            else:
+                table(keys, rows)
+            return 0
+
+    run(work, as_json=as_json)
+
+
+@nodes_app.command("show")
+def nodes_show(
+    node: Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")],
+    fleet: Fleet = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one node, with source and time."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = named("node", node, [each.name for each in site.nodes])
+            facts = (await site.known_facts()).get(name)
+            rows = [] if facts is None else [facts.facts[path] for path in sorted(facts.facts)]
+            trouble = (
+                "was never looked at" if facts is None else (facts.trouble.why if facts.trouble is not None else "")
+            )
+            if as_json:
+                listed = [
+                    {
+                        "path": f.path,
+                        "value": _value(f.value),
+                        "source": f.source,
+                        "observed_at": f.observed_at.isoformat(),
+                    }
+                    for f in rows
+                ]
+                say(envelope("node", {"node": name, "trouble": trouble or None, "facts": listed}))
+            else:
+                if trouble:
+                    say(f"{name}: {trouble}")
+                table(
+                    ("fact", "value", "source", "seen"),
+                    [[f.path, _text(f.value), f.source, f"{f.observed_at:%Y-%m-%d %H:%M:%S}"] for f in rows],
+                )
+            return PARTIAL if trouble else 0
+
+    run(work, as_json=as_json)
+
+
+def _value(value: FactValue) -> object:
+    if isinstance(value, Unknown):
+        return {"unknown": value.why}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _text(value: FactValue) -> str:
+    if isinstance(value, Unknown):
+        return f"unknown: {value.why}"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+@facts_app.command("list")
+def facts_list(as_json: AsJson = False) -> None:
+    """List the sources of facts: what each provides, its deadline and its cap."""
+    rows = [(spec.name, spec.provides, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
+    if as_json:
+        keys = ("name", "provides", "deadline_s", "cap_bytes")
+        say(envelope("facts", [dict(zip(keys, row, strict=True)) for row in rows]))
+    else:
+        table(("source", "provides", "deadline", "cap"), [[n, ", ".join(p), f"{d} s", f"{c} B"] for n, p, d, c in rows])
+
+
+@facts_app.command("show")
+def facts_show(
+    name: Annotated[str, typer.Argument(help="The source, as `facts list` names it.")], as_json: AsJson = False
+) -> None:
+    """Show the command that a source runs on a node."""
+
+    async def work() -> int:
+        specs = {spec.name: spec for spec in fact_specs()}
+        spec = specs[named("source of facts", name, list(specs))]
+        if as_json:
+            say(envelope("fact", {"name": spec.name, "command": spec.command, "provides": spec.provides}))
+        else:
+            say(spec.command.strip())
+        return 0
+
+    run(work, as_json=as_json)

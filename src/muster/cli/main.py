@@ -1,0 +1,50 @@
+"""The command `muster`: finds the command by its first word and hands it the rest. Holds no logic of its own."""
+
+import sys
+from collections.abc import Sequence
+
+from muster import __version__
+from muster.cli._lazy import COMMANDS, load
+from muster.model.nearest import nearest
+
+USAGE = 2
+
+_EPILOGUE = """
+Options of every command: --fleet FILE, --store PATH, --json. Each command has --help.
+Exit codes: 0 done or clean, 1 findings or a "no", 2 usage, 3 bad input, 4 refused, 5 partial (nodes unknown or unreachable), 6 halted or
+rolled back, 70 our fault, 130 interrupted.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. `argv` without the program's name; by default this process's own."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help", "help"):
+        sys.stdout.write(help_text())
+        return 0
+    if words[0] == "--version":
+        sys.stdout.write(f"muster {__version__}\n")
+        return 0
+    if words[0] not in COMMANDS:
+        near = nearest(words[0], COMMANDS)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see: muster --help"
+        sys.stderr.write(f"muster: no command is called {words[0]!r}\n  {hint}\n")
+        return USAGE
+    try:
+        load(words[0])(args=words[1:], prog_name=f"muster {words[0]}")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else (0 if end.code is None else 1)
+    return 0
+
+
+def help_text() -> str:
+    """What `muster --help` prints, from the table of commands alone."""
+    lines = [
+        "Usage: muster COMMAND [OPTIONS] ...",
+        "",
+        "Keeps the GPU drivers of a fleet known, consistent and healthy, and changes them safely.",
+    ]
+    for heading in dict.fromkeys(entry.heading for entry in COMMANDS.values()):
+        lines += ["", f"{heading}:"]
+        lines += [f"  {name:<10} {entry.help}" for name, entry in COMMANDS.items() if entry.heading == heading]
+    return "\n".join(lines) + "\n" + _EPILOGUE

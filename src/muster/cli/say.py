@@ -1,0 +1,270 @@
+"""`muster plan`, `plans`, `why`, `knowledge`, `version`: what could be, and why. None of them changes a node."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from muster import __version__
+from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, run, say, table
+from muster.control.bootstrap import open_site
+from muster.control.planning import Why
+from muster.control.planning import plan as make_plan
+from muster.control.planning import why as why_target
+from muster.control.rollouts import approve as approve_plan
+from muster.control.rollouts import summary
+from muster.control.site import Site, plan_named
+from muster.knowledge.loader import load
+from muster.model.approval import Approval
+from muster.model.errors import UnknownName
+from muster.model.plan import Plan, Waiting, plan_body
+from muster.planner.lint import Note, lint
+from muster.planner.words import few, heading, lines
+from muster.solver.problem import NoSolution
+from muster.solver.words import body, paragraphs
+
+A_NO = 1
+
+plan_app = app("Propose a change, as a plan. Changes nothing.")
+plans_app = app("List, show, lint and approve plans.")
+why_app = app("Say why a node or pool can or cannot carry a driver; why a plan or rollout stands as it does.")
+knowledge_app = app("What the knowledge base holds.")
+version_app = app("Print the version.")
+
+PlanId = Annotated[str, typer.Argument(help="The plan's id, a unique beginning of it, or `last`.")]
+
+
+@plan_app.command()
+def plan(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="Plan for this driver instead of the policy's.")
+    ] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Plan this pool alone.")] = None,
+    seed: Annotated[str, typer.Option("--seed", help="Chooses the canaries; the same seed chooses the same.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Propose a change, as a plan, from what was last seen. Changes nothing. Exit 1 when there is nothing to change."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            made = await make_plan(site, driver=driver, pool=pool, seed=seed)
+            _show(made, lint(made), (), as_json=as_json)
+            return 0 if made.nodes else A_NO
+
+    run(work, as_json=as_json)
+
+
+@plans_app.command("list")
+def plans_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """List the plans that were made, oldest first."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            plans = await site.store.plans()
+            rows = [[p.id, p.created_at, p.target, str(len(p.nodes)), await _approvals(site, p)] for p in plans]
+            keys = ("plan", "made", "target", "nodes", "approvals")
+            if as_json:
+                say(envelope("plans", [dict(zip(keys, row, strict=True)) for row in rows]))
+            else:
+                table(keys, rows)
+            return 0
+
+    run(work, as_json=as_json)
+
+
+async def _approvals(site: Site, plan: Plan) -> str:
+    return f"{len(await site.store.approvals(plan.id))} of {plan.approvals}"
+
+
+@plans_app.command("show")
+def plans_show(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Show a plan: what, why, stages, limits, who is left out and why, what it still needs."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            found = await plan_named(site, plan_id)
+            _show(found, lint(found), await site.store.approvals(found.id), as_json=as_json)
+            return 0
+
+    run(work, as_json=as_json)
+
+
+def _show(plan: Plan, notes: Sequence[Note], approvals: Sequence[Approval], *, as_json: bool) -> None:
+    if not as_json:
+        for line in lines(plan, notes, len(approvals)):
+            say(line)
+        return
+    data = {
+        "id": plan.id,
+        "plan": plan_body(plan),
+        "lint": [_note(note) for note in notes],
+        "approved_by": [{"by": each.by, "at": each.at, "note": each.note} for each in approvals],
+    }
+    say(envelope("plan", data))
+
+
+def _note(note: Note) -> Mapping[str, str]:
+    return {"severity": note.severity, "subject": note.subject, "says": note.says}
+
+
+@plans_app.command("lint")
+def plans_lint(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+    """Check a plan against the safety rules again. Exit 1 with a fatal note."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            notes = lint(await plan_named(site, plan_id))
+            if as_json:
+                say(envelope("lint", [_note(note) for note in notes]))
+            for note in () if as_json else notes:
+                say(f"{note.severity}: {note.subject} {note.says}")
+            if not notes and not as_json:
+                say("keeps every safety rule")
+            return A_NO if any(note.severity == "fatal" for note in notes) else 0
+
+    run(work, as_json=as_json)
+
+
+@plans_app.command("approve")
+def plans_approve(
+    plan_id: PlanId,
+    fleet: Fleet = None,
+    store: StorePath = None,
+    note: Annotated[str, typer.Option("--note", help="Why, for the record.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Approve a plan as the user you are logged in as. The same person counts once."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            found = await plan_named(site, plan_id)
+            approvals = await approve_plan(site, found, by=site.holder, note=note)
+            if as_json:
+                listed = [{"by": each.by, "at": each.at, "note": each.note} for each in approvals]
+                say(envelope("approvals", {"plan": found.id, "needed": found.approvals, "approved_by": listed}))
+            else:
+                say(f"{found.id}: {len(approvals)} of {found.approvals} approvals, yours as {site.holder}")
+                enough = len(approvals) >= found.approvals
+                say(f"next: muster apply {found.id}" if enough else "next: another person's `muster plans approve`")
+            return 0
+
+    run(work, as_json=as_json)
+
+
+@why_app.command()
+def why(
+    target: Annotated[str, typer.Argument(help="A node, a pool, a plan or a rollout.")],
+    fleet: Fleet = None,
+    store: StorePath = None,
+    driver: Annotated[
+        str | None, typer.Option("--not", help="Ask about this driver instead of the wanted one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say why a node or pool can or cannot carry a driver, or why a plan or rollout stands as it does. Exit 1 for a "no"."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            if target.startswith("plan-"):
+                return await _why_plan(site, target, as_json=as_json)
+            if target.startswith("rollout-"):
+                return await _why_rollout(site, target, as_json=as_json)
+            answers = await why_target(site, target, driver=driver)
+            if as_json:
+                say(envelope("why", [_why_body(each) for each in answers]))
+            for each in () if as_json else answers:
+                _say_why(each)
+            return A_NO if any(isinstance(each.answer, NoSolution | Waiting) for each in answers) else 0
+
+    run(work, as_json=as_json)
+
+
+def _say_why(answer: Why) -> None:
+    match answer.answer:
+        case Waiting(detail=detail):
+            say(f"{few(answer.nodes)}: {detail}")
+        case NoSolution(because=because, hints=hints):
+            say(f"{few(answer.nodes)} cannot carry {answer.wanted} (pool {answer.pool}):")
+            for line in paragraphs(because):
+                say(f"  {line}")
+            for hint in hints:
+                say(f"  what would help: {hint.says}")
+        case solution:
+            say(
+                f"{few(answer.nodes)} can carry {solution.chosen.driver.text}, {solution.chosen.flavour} modules (pool {answer.pool}):"
+            )
+            for rule in solution.because:
+                for line in paragraphs(rule):
+                    say(f"  {line}")
+
+
+def _why_body(answer: Why) -> Mapping[str, object]:
+    shared = {"nodes": list(answer.nodes), "pool": answer.pool, "wanted": answer.wanted}
+    match answer.answer:
+        case Waiting(on=on, detail=detail):
+            return {**shared, "answer": "unknown", "on": on.value, "detail": detail}
+        case NoSolution(because=because, hints=hints):
+            return {**shared, "answer": "no", "because": body(because), "hints": [hint.says for hint in hints]}
+        case solution:
+            chosen = {"driver": solution.chosen.driver.text, "flavour": solution.chosen.flavour}
+            return {**shared, "answer": "yes", "chosen": chosen, "because": [body(rule) for rule in solution.because]}
+
+
+async def _why_plan(site: Site, target: str, *, as_json: bool) -> int:
+    found = await plan_named(site, target)
+    if as_json:
+        left = [{"subject": w.subject, "on": w.on.value, "detail": w.detail} for w in found.left_out]
+        say(envelope("why", {"plan": found.id, "because": list(found.because), "left_out": left}))
+    else:
+        say(heading(found))
+        for line in lines(found, lint(found), len(await site.store.approvals(found.id)))[1:]:
+            say(line)
+    return 0
+
+
+async def _why_rollout(site: Site, target: str, *, as_json: bool) -> int:
+    rollouts = [r for r in await site.store.rollouts() if r.rollout_id.startswith(target)]
+    if len(rollouts) != 1:
+        raise UnknownName(f"no rollout is called {target!r}", hint="see: muster rollouts list")
+    runs = await site.store.runs(rollouts[0].rollout_id)
+    data = summary(rollouts[0], await plan_named(site, rollouts[0].plan_id), runs)
+    if as_json:
+        say(envelope("why", data))
+        return 0
+    say(f"{rollouts[0].rollout_id} is {rollouts[0].state.value}: {rollouts[0].why or 'going on'}")
+    for run_ in runs:
+        words = run_.waiting or run_.notes.get("cause", "")
+        if words and run_.released:
+            say(f"  {run_.node}: {run_.phase.value}: {words}")
+    return 0
+
+
+@knowledge_app.command("info")
+def knowledge_info(as_json: AsJson = False) -> None:
+    """Show the revision of the knowledge base and how many records it holds."""
+    base = load()
+    data = {
+        "revision": base.revision, "branches": len(base.branches), "driver_releases": len(base.releases),
+        "cuda_toolkits": len(base.toolkits), "architectures": len(base.architectures), "package_sets": len(base.package_sets),
+    }  # fmt: skip
+    if as_json:
+        say(envelope("knowledge", data))
+    else:
+        for key, value in data.items():
+            say(f"{key.replace('_', ' ')}: {value}")
+
+
+@version_app.command()
+def version(as_json: AsJson = False) -> None:
+    """Print the version of Muster and of what it runs on."""
+    if as_json:
+        say(
+            envelope(
+                "version", {"version": __version__, "python": platform.python_version(), "knowledge": load().revision}
+            )
+        )
+    else:
+        say(f"muster {__version__} (Python {platform.python_version()}, knowledge {load().revision[:12]})")

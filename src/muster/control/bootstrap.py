@@ -1,0 +1,181 @@
+"""Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from muster.backends.engine.embedded import EmbeddedEngine
+from muster.backends.inventory import ansible, hosts
+from muster.backends.process import spawn_detached
+from muster.backends.schedulers.none import NoScheduler
+from muster.backends.store.sqlite import open_store
+from muster.backends.system import SeededRng, SystemClock, UlidIds
+from muster.backends.transport.ssh import SshTransport
+from muster.backends.validators.builtin import BuiltinValidator
+from muster.control.lock import CarrierLock
+from muster.control.policy import find_policy, read_policy
+from muster.control.site import Site
+from muster.discovery import discover
+from muster.knowledge.loader import load
+from muster.model.errors import BadInput
+from muster.model.fact import FactSpec
+from muster.model.node import Node
+from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, Policy, SlurmSource
+from muster.ports import PackageManager, Transport
+
+
+def store_path(policy: Policy, given: str | None) -> Path:
+    """Where the store lies: --store, $MUSTER_STORE, $XDG_STATE_HOME/muster/<fleet>/muster.db. Raises BadInput for an unknown kind of URL."""
+    named = given or os.environ.get("MUSTER_STORE")
+    if not named:
+        state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+        return Path(state) / "muster" / policy.fleet / "muster.db"
+    scheme, separator, rest = named.partition("://")
+    if not separator:
+        return Path(named)
+    if scheme != "sqlite":
+        raise BadInput(
+            f"store {named!r}: this release keeps its store in SQLite", hint="write a path, or sqlite:///PATH"
+        )
+    return Path("/" + rest.lstrip("/")) if rest.startswith("/") else Path(rest)
+
+
+def inventory(policy: Policy, folder: Path) -> tuple[Node, ...]:
+    """The nodes of all the policy's sources, by name. A node that two sources name counts once; the first source wins, labels are joined.
+
+    Raises BadInput for a source this release cannot read.
+    """
+    found: dict[str, Node] = {}
+    for source in policy.inventory:
+        for node in _source(source, folder):
+            known = found.get(node.name)
+            if known is None:
+                found[node.name] = node
+            else:
+                labels = {**node.labels, **known.labels}
+                found[node.name] = Node(known.name, known.address, known.port, known.user, labels, known.source)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _source(source: object, folder: Path) -> tuple[Node, ...]:
+    match source:
+        case AnsibleSource(path=path):
+            return ansible.read(folder / path)
+        case HostsSource(path=path):
+            return hosts.read(folder / path)
+        case SlurmSource() | LocalSource() | DirectorySource():
+            kind = type(source).__name__.removesuffix("Source").lower()
+            raise BadInput(
+                f"inventory source `{kind}` cannot be read by this release",
+                hint="write an Ansible inventory or a hosts file",
+            )
+        case _:
+            raise AssertionError(source)
+
+
+def fact_specs() -> tuple[FactSpec, ...]:
+    """All sources of facts, by name."""
+    return tuple(cast(FactSpec, spec) for spec in discover("muster.facts", "FACT").values())
+
+
+def package_managers() -> Mapping[str, PackageManager]:
+    """All package managers, by name."""
+    return {name: cast(PackageManager, each) for name, each in discover("muster.backends.packages", "BACKEND").items()}
+
+
+def now_utc() -> datetime:
+    """This machine's time, for commands that have no site."""
+    return SystemClock().now()
+
+
+def carrier_lock(store: Path) -> CarrierLock:
+    """The lock of the process that carries the rollouts of a store."""
+    return CarrierLock(f"{store}.lock", SystemClock())
+
+
+@asynccontextmanager
+async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]:
+    """The site of a policy file and a store; closed at the end. Raises BadInput for what cannot be read, StoreTooNew, StoreBroken."""
+    policy_file = find_policy(fleet)
+    policy = read_policy(policy_file)
+    folder = policy_file.resolve().parent
+    nodes = inventory(policy, folder)
+    path = store_path(policy, store)
+    clock = SystemClock()
+    opened = open_store(str(path))
+    transport = ssh_transport(policy, folder)
+    try:
+        yield Site(
+            policy=policy,
+            policy_path=policy_file,
+            store_path=path,
+            store=opened,
+            clock=clock,
+            ids=UlidIds(clock),
+            rng=SeededRng(f"{policy.fleet}/{policy.revision}"),
+            transport=transport,
+            specs=fact_specs(),
+            managers=package_managers(),
+            scheduler=NoScheduler,
+            validator=BuiltinValidator(),
+            engine=EmbeddedEngine(opened, clock, _on_fault),
+            holder=f"{_user()}@{socket.gethostname()}",
+            nodes=nodes,
+            knowledge=load,
+            spawn_carrier=_carrier(policy_file, path),
+        )
+    finally:
+        await transport.close()
+        await opened.close()
+
+
+def ssh_transport(policy: Policy, folder: Path) -> Transport:
+    """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder."""
+    config = (str(folder / Path(policy.ssh.config).expanduser()),) if policy.ssh.config is not None else None
+    return SshTransport(
+        config=config,
+        user=policy.ssh.user,
+        sudo=policy.ssh.sudo,
+        connect_concurrency=policy.ssh.concurrency,
+        connect_timeout_s=policy.ssh.connect_timeout_s,
+    )
+
+
+def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
+    argv = [
+        sys.executable,
+        "-m",
+        "muster",
+        "serve",
+        "--until-done",
+        "--fleet",
+        str(policy_file.resolve()),
+        "--store",
+        str(store),
+    ]
+
+    def spawn() -> None:
+        spawn_detached(argv, Path(f"{store}.log"))
+
+    return spawn
+
+
+def _on_fault(run_id: str, error: Exception) -> None:
+    sys.stderr.write(f"{run_id}: {type(error).__name__}: {error}\n")
+    sys.stderr.flush()
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+__all__ = ["carrier_lock", "fact_specs", "inventory", "now_utc", "open_site", "package_managers", "store_path"]
