@@ -1,6 +1,7 @@
 """Laws of the fleet's SSH side, met with the client library that Muster itself uses."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable
 
@@ -15,19 +16,21 @@ Until = Callable[[Callable[[], bool]], None]
 WAIT_S = 10.0
 
 
-def ask(fleet: LoopbackFleet, node: str, command: str, *, stdin: str = "") -> asyncssh.SSHCompletedProcess:
+def ask(
+    fleet: LoopbackFleet, node: str, command: str, *, stdin: str = "", limit_s: float = WAIT_S
+) -> asyncssh.SSHCompletedProcess:
     async def one() -> asyncssh.SSHCompletedProcess:
         async with asyncssh.connect(node, config=[str(fleet.layout.ssh_config)]) as connection:
             return await connection.run(command, input=stdin)
 
-    return asyncio.run(asyncio.wait_for(one(), WAIT_S))
+    return asyncio.run(asyncio.wait_for(one(), limit_s))
 
 
 def until_answers(fleet: LoopbackFleet, node: str) -> asyncssh.SSHCompletedProcess:
     limit = time.monotonic() + WAIT_S
     while True:
         try:
-            return ask(fleet, node, "hostname")
+            return ask(fleet, node, "hostname", limit_s=3)
         except (OSError, asyncssh.Error):
             assert time.monotonic() < limit
             time.sleep(0.05)
@@ -37,7 +40,7 @@ def until_refuses(fleet: LoopbackFleet, node: str, kind: type[Exception]) -> Non
     limit = time.monotonic() + WAIT_S
     while time.monotonic() < limit:
         try:
-            ask(fleet, node, "true")
+            ask(fleet, node, "true", limit_s=1)
         except kind:
             return
         except (OSError, asyncssh.Error):
@@ -119,6 +122,40 @@ def test_a_reboot_kills_what_runs_and_comes_back_with_another_boot_id(
     assert after.boot_id != before.boot_id
     until(lambda: jobs_of(root)[0].state == "killed by SIGKILL")
     assert float(str(ask(served_fleet, "gpu04", "cut -d' ' -f1 proc/uptime").stdout)) < WAIT_S
+
+
+def test_a_silent_node_takes_the_connection_and_says_nothing(served_fleet: LoopbackFleet) -> None:
+    async def knock() -> bytes:
+        port = json.loads(served_fleet.layout.ready.read_text(encoding="utf-8"))["gpu03"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            return await asyncio.wait_for(reader.read(1), 0.5)
+        except TimeoutError:
+            return b"silence"
+        finally:
+            writer.close()
+
+    served_fleet.set_knob("gpu03", "silent")
+    until_refuses(served_fleet, "gpu03", TimeoutError)
+    assert asyncio.run(knock()) == b"silence"
+    served_fleet.set_knob("gpu03", "silent", None)
+    assert until_answers(served_fleet, "gpu03").stdout == "gpu03\n"
+
+
+def test_a_power_cut_in_mid_change_leaves_what_dpkg_can_mend(served_fleet: LoopbackFleet, until: Until) -> None:
+    root = served_fleet.node_root("gpu02")
+    boot_id = observe(root).boot_id
+    served_fleet.set_knob("gpu02", "slow-package", "30")
+    ask(served_fleet, "gpu02", "setsid apt-get install -y nvidia-driver-cuda=580.126.20-1 >tmp/out 2>&1 &")
+    until(lambda: "DKMS files" in (root / "tmp/out").read_text(encoding="utf-8"))
+    served_fleet.power_cut("gpu02")
+    until(lambda: observe(root).boot_id not in ("", boot_id))
+    until_answers(served_fleet, "gpu02")
+    served_fleet.set_knob("gpu02", "slow-package", None)
+    assert not observe(root).is_whole
+    assert ask(served_fleet, "gpu02", "dpkg --configure -a && reboot").exit_status == 0
+    until(lambda: observe(root).is_whole)
+    assert observe(root).run_twice == 0
 
 
 def test_a_command_that_a_reboot_cuts_has_no_status(served_fleet: LoopbackFleet) -> None:

@@ -24,7 +24,7 @@ from muster.loopback.packages import DEFAULT_RELEASES, DriverRelease, build_repo
 from muster.loopback.tools import require_tools, spawn_detached
 from muster.model.errors import MusterError, UnknownName
 
-KNOBS = ("unreachable", "wrong-host-key", "disk-full", "slow-package", "smi-hangs", "gpu-lost")
+KNOBS = ("unreachable", "silent", "wrong-host-key", "disk-full", "slow-package", "smi-hangs", "gpu-lost")
 
 _RACK_SIZE = 4
 _START_LIMIT_S = 20.0
@@ -142,6 +142,10 @@ class LoopbackFleet:
     def boot(self, name: str) -> None:
         """Boot the node where no server runs to do it; kills nothing."""
         boot(self.node_root(name), self.layout.shims)
+
+    def power_cut(self, name: str) -> None:
+        """Ask the running server to end everything on the node at once and boot it; returns before that happened."""
+        (self.node_root(name) / "loopback/reboot").write_text("power-cut\n", encoding="ascii")
 
     def set_knob(self, name: str, knob: str, value: str | None = "") -> None:
         """Set one of KNOBS on the node; None takes it away. The running server sees it within a tenth of a second."""

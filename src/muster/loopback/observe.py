@@ -37,6 +37,11 @@ class Truth:
     jobs: tuple[JobRecord, ...]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether GPUs can be used: a module is loaded, the library is of the same version, every package is fully installed."""
+        return self.loaded is not None and self.loaded == self.library and not self.broken
+
+    @property
     def run_twice(self) -> int:
         """How many of its transitions were carried out more than once."""
         return run_twice(self.transitions)

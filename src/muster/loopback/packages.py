@@ -285,10 +285,10 @@ set -e
 root=$DPKG_ROOT
 version=@VERSION@
 machine=$(uname -m)
+echo "Loading new nvidia-$version DKMS files..."
 if [ -r "$root/loopback/knobs/slow-package" ]; then
     sleep "$(cat "$root/loopback/knobs/slow-package")"
 fi
-echo "Loading new nvidia-$version DKMS files..."
 for headers in "$root"/lib/modules/*/build; do
     [ -d "$headers" ] || continue
     place=${headers%/build}

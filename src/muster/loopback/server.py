@@ -30,8 +30,11 @@ from muster.loopback.nodes import argv_of, boot, environment, kill_under, refres
 # Below the range from which Linux gives out ports to clients, so that none sits on a node's port while the node restarts.
 _FIRST_PORT, _LAST_PORT = 22000, 32000
 
-# Knobs and restart requests are files; looking for them this often costs well under 1 % of a core for twelve nodes.
-_LOOK_S = 0.05
+# Knobs and restart requests are files; looking for them this often costs about 1 % of a core for twelve nodes.
+_LOOK_S = 0.1
+
+# A machine that was asked to restart goes on answering for a moment; one whose power is cut does not.
+_GOING_DOWN_S = 0.3
 
 # How long a restarting node cannot be reached. Long enough for a client to notice, short enough for a demo.
 _BOOT_S = 1.0
@@ -66,40 +69,60 @@ class _Child(asyncio.SubprocessProtocol):
 
 
 class _Door(asyncssh.SSHServer):
-    """Keeps count of a node's connections so that a restart can cut them."""
+    """Keeps count of a node's connections so that a restart can cut them, also those that were on their way in."""
 
-    def __init__(self, connections: set[asyncssh.SSHServerConnection]) -> None:
-        self._connections = connections
+    def __init__(self, node: "_Node") -> None:
+        self._node = node
         self._own: asyncssh.SSHServerConnection | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         self._own = conn
-        self._connections.add(conn)
+        self._node.connections.add(conn)
+        if self._node.is_down:
+            conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._own is not None:
-            self._connections.discard(self._own)
+            self._node.connections.discard(self._own)
 
 
 class _Node:
-    """One node: its port, whether it listens, under which host key."""
+    """One node: its port, and how it meets who connects: open, wrong-host-key, silent (takes connections, says nothing), unreachable."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self.name = name
         self.root = layout.node(name)
         self.port = 0
         self._layout = layout
-        self._acceptor: asyncssh.SSHAcceptor | None = None
-        self._connections: set[asyncssh.SSHServerConnection] = set()
-        self._key_is_wrong = False
+        self._acceptor: asyncssh.SSHAcceptor | asyncio.Server | None = None
+        self.connections: set[asyncssh.SSHServerConnection] = set()
+        self._unanswered: list[asyncio.StreamWriter] = []
+        self._manner = "unreachable"
 
-    async def listen(self) -> None:
-        self._key_is_wrong = self._knob("wrong-host-key")
-        key = self._layout.wrong_host_key if self._key_is_wrong else self._layout.host_key(self.name)
-        self._acceptor = await asyncssh.listen(
+    @property
+    def is_down(self) -> bool:
+        """Whether nobody may be connected now."""
+        return self._manner == "unreachable"
+
+    async def listen(self, manner: str) -> None:
+        """Take connections, if the manner is to take any. Raises OSError, and stays unreachable, where the port is taken."""
+        self._manner = manner
+        try:
+            self._acceptor = await self._take_connections(manner)
+        except OSError:
+            self._manner = "unreachable"
+            raise
+
+    async def _take_connections(self, manner: str) -> asyncssh.SSHAcceptor | asyncio.Server | None:
+        if manner == "unreachable":
+            return None
+        if manner == "silent":
+            return await asyncio.start_server(self._keep_waiting, "127.0.0.1", self.port)
+        key = self._layout.wrong_host_key if manner == "wrong-host-key" else self._layout.host_key(self.name)
+        return await asyncssh.listen(
             "127.0.0.1",
             self.port,
-            server_factory=partial(_Door, self._connections),
+            server_factory=partial(_Door, self),
             server_host_keys=[str(key)],
             authorized_client_keys=str(self._layout.client_key.with_suffix(".pub")),
             process_factory=self._serve,
@@ -110,29 +133,43 @@ class _Node:
         )
 
     async def silence(self) -> None:
-        if self._acceptor is not None:
-            self._acceptor.close()
-            await self._acceptor.wait_closed()
-            self._acceptor = None
-        for connection in tuple(self._connections):
+        """Stop listening and cut every connection."""
+        self._manner = "unreachable"
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is not None:
+            acceptor.close()
+        for connection in tuple(self.connections):
             connection.abort()
+        for writer in self._unanswered:
+            writer.transport.abort()
+        self._unanswered.clear()
+        if acceptor is not None:
+            await acceptor.wait_closed()
 
     async def look(self) -> None:
         """Carry out what the node's files ask for."""
-        if (self.root / "loopback/reboot").exists():
-            await self._restart()
-            return
-        wanted = not self._knob("unreachable")
-        if self._acceptor is not None and (not wanted or self._knob("wrong-host-key") != self._key_is_wrong):
+        request = self.root / "loopback/reboot"
+        if request.exists():
+            await self._restart(at_once=request.read_text(encoding="ascii").strip() == "power-cut")
+        wanted = self.manner()
+        if wanted != self._manner:
             await self.silence()
-        if self._acceptor is None and wanted:
-            await self.listen()
+            await self.listen(wanted)
 
-    def _knob(self, name: str) -> bool:
-        return (self.root / "loopback/knobs" / name).exists()
+    def manner(self) -> str:
+        """How the node's knobs want it to meet who connects."""
+        manners = ("unreachable", "silent", "wrong-host-key")
+        return next((manner for manner in manners if (self.root / "loopback/knobs" / manner).exists()), "open")
 
-    async def _restart(self) -> None:
-        _log.info("%s restarts", self.name)
+    def _keep_waiting(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._manner == "silent":
+            self._unanswered.append(writer)
+        else:
+            writer.transport.abort()
+
+    async def _restart(self, *, at_once: bool) -> None:
+        _log.info("%s %s", self.name, "loses power" if at_once else "restarts")
+        await asyncio.sleep(0 if at_once else _GOING_DOWN_S)
         await self.silence()
         kill_under(self.root)
         await asyncio.sleep(_BOOT_S)
@@ -187,7 +224,7 @@ async def _listen_somewhere(node: _Node, wanted: int, taken: set[int]) -> None:
             continue
         node.port = port
         try:
-            await node.listen()
+            await node.listen(node.manner())
         except OSError:
             continue
         taken.add(port)
