@@ -63,13 +63,9 @@ class ShServer:
 
 
 async def _serve(process: "asyncssh.SSHServerProcess[bytes]") -> None:
+    pipe = asyncio.subprocess.PIPE
     child = await asyncio.create_subprocess_exec(
-        "sh",
-        "-c",
-        process.command or "",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+        "sh", "-c", process.command or "", stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
     )
     assert child.stdin and child.stdout and child.stderr
     ended = asyncio.create_task(_kill_when_closed(process, child.pid))
@@ -84,11 +80,17 @@ async def _serve(process: "asyncssh.SSHServerProcess[bytes]") -> None:
     finally:
         feeding.cancel()
         ended.cancel()
+        _kill(child.pid)
         await asyncio.gather(feeding, ended, child.wait(), return_exceptions=True)
+        child._transport.close()  # type: ignore[attr-defined]  # a pipe nobody reads to its end stays open otherwise
 
 
 async def _kill_when_closed(process: "asyncssh.SSHServerProcess[bytes]", pid: int) -> None:
     await process.wait_closed()
+    _kill(pid)
+
+
+def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
 
