@@ -1,10 +1,9 @@
-"""The contract of `ports.Engine`: every implementation below passes every test, on a real store and in virtual time."""
+"""The contract of `ports.Engine`: every implementation below passes every test, in virtual time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,7 @@ from muster.discovery import discover
 from muster.model.phase import Phase
 from muster.model.run import RolloutState
 from muster.ports import Clock, Engine, Store
+from tests.support.memory_store import MemoryStore
 from tests.support.time import StillClock
 from tests.support.values import T0, inline, plan, record, rollout, run
 
@@ -67,11 +67,9 @@ class Bench:
 
 
 @pytest.fixture(params=sorted(IMPLEMENTATIONS))
-def bench(request: pytest.FixtureRequest, tmp_path: Path, covers: Callable[[str, str], None]) -> Iterator[Bench]:
+def bench(request: pytest.FixtureRequest, covers: Callable[[str, str], None]) -> Iterator[Bench]:
     covers("Engine", request.param)
-    store: Store = discover("muster.backends.store", "BACKEND")["sqlite"](str(tmp_path / "muster.db"))  # type: ignore[operator]
-    yield Bench(IMPLEMENTATIONS[request.param], store)
-    inline(store.close())
+    yield Bench(IMPLEMENTATIONS[request.param], MemoryStore())
 
 
 def test_every_due_run_is_advanced_under_its_claim_until_nothing_is_left(bench: Bench) -> None:
@@ -250,3 +248,18 @@ def test_an_advance_that_ignores_its_cancellation_does_not_hold_up_a_stop(bench:
         return bench.clock.monotonic()
 
     assert asyncio.run(stopped()) <= 14
+
+
+def test_when_between_says_that_nothing_is_left_nothing_new_begins(bench: Bench) -> None:
+    bench.begin(50)
+
+    async def work(run_id: str, claim: int) -> None:
+        await bench.clock.sleep(5)
+        await bench.next_phase(run_id, claim)
+
+    async def between() -> bool:
+        return False
+
+    asyncio.run(bench.engine.serve(bench.seen(work), between))
+    assert len(bench.advanced) == 32
+    assert sum(each.ended for each in inline(bench.store.runs("rollout-1"))) == 32

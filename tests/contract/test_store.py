@@ -15,6 +15,7 @@ from muster.model.node import Node
 from muster.model.phase import Phase
 from muster.model.run import RolloutState
 from muster.ports import Store
+from tests.support.memory_store import MemoryStore
 from tests.support.values import T0, inline, later, look, plan, record, rollout, run
 
 _BACKENDS = discover("muster.backends.store", "BACKEND")
@@ -26,6 +27,7 @@ def _file(name: str) -> Callable[[Path], Store]:
 
 IMPLEMENTATIONS: Mapping[str, Callable[[Path], Store]] = {
     **{name: _file(name) for name in _BACKENDS},
+    "memory (tests)": lambda _: MemoryStore(),
     "sqlite-memory": lambda _: _BACKENDS["sqlite"](":memory:"),  # type: ignore[operator]
 }
 

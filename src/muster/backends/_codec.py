@@ -26,7 +26,10 @@ def text_of(at: datetime) -> str:
 
 def time_of(text: str) -> datetime:
     """The inverse of `text_of`, aware UTC. Raises ValueError for any other text."""
-    return datetime.fromisoformat(text).astimezone(UTC)
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:  # astimezone would take it for this machine's own hour
+        raise ValueError(f"{text} has no time zone")
+    return at if at.tzinfo is UTC else at.astimezone(UTC)
 
 
 def json_of(value: object) -> str:

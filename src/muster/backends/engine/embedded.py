@@ -18,7 +18,9 @@ SWEEP_S = 1.0
 """The longest time between two sweeps: what another process wrote (a pause, a release, an approval) is seen within it."""
 
 PACE_S = 0.02
-"""The shortest time between two sweeps, so that many short advances do not spend the processor on looking."""
+_WORK_SHARE = 4.0
+"""The shortest pause between two sweeps, and how many times as long as the sweep itself it is: however large the fleet and however much
+`between` has to look at, four fifths of the time are left for advancing."""
 
 GRACE_S = 10.0
 """How long a stop waits for advances in flight; cut off later than that they are repeated, which every advance must bear anyway."""
@@ -29,7 +31,7 @@ _CUT_S = 1.0
 _BACK_OFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 """The wait after the first, second, ... fault of a run in a row; the last one is for all that follow."""
 
-_AHEAD = 8
+_AHEAD = 32
 """A sweep takes this many times AT_ONCE, so that not every advance costs a sweep."""
 
 OnFault = Callable[[str, Exception], None]
@@ -79,13 +81,19 @@ class EmbeddedEngine:
             await self._wind_down(serving)
 
     async def _loop(self, serving: _Serving, between: Between) -> None:
+        more = True
         while True:
-            swept = self._clock.monotonic()
-            await self._sweep(serving)
+            began = self._clock.monotonic()
+            if more:
+                await self._sweep(serving)
             more = await between()
-            if not more and not serving.flying:
-                return
-            await self._carry(serving, swept)
+            if not more:
+                serving.waiting.clear()  # nothing new; what is in flight ends, and `between` is asked again after it
+                if not serving.flying:
+                    return
+            now = self._clock.monotonic()
+            pace = min(SWEEP_S, max(PACE_S, _WORK_SHARE * (now - began)))
+            await self._carry(serving, now + pace, now + (await self._pause(serving) if more else SWEEP_S))
 
     async def _sweep(self, serving: _Serving) -> None:
         busy = set(serving.flying.values())
@@ -104,26 +112,24 @@ class EmbeddedEngine:
     async def _one(self, serving: _Serving, run_id: str) -> None:
         await serving.advance(run_id, await self._store.claim(run_id))
 
-    async def _carry(self, serving: _Serving, swept: float) -> None:
-        """Carry what was swept until it is time for the next sweep: nothing is left to start and something may have become due."""
-        until = swept + await self._pause(serving)
-        while (left := until - self._clock.monotonic()) > 0:
-            ended = await self._wait(set(serving.flying), left)
-            if self._land(serving, ended):
+    async def _carry(self, serving: _Serving, soonest: float, until: float) -> None:
+        """Carry what was swept until the next sweep: at `until`, or from `soonest` on as soon as something ended and nothing waits to begin."""
+        while (left := max(until, soonest) - self._clock.monotonic()) > 0:
+            if self._land(serving, await self._wait(set(serving.flying), left)):
                 self._start(serving)
                 if not serving.waiting:
-                    until = min(until, max(swept + PACE_S, self._clock.monotonic()))
+                    until = soonest
 
     async def _pause(self, serving: _Serving) -> float:
-        """How long nothing new can be due, within the bounds; `between` may just have released some."""
+        """How long nothing new can be due, at most SWEEP_S; `between` may just have released some."""
         busy = set(serving.flying.values()) | self._held(serving)
         now = self._clock.now()
         if serving.waiting:
             return SWEEP_S  # it ends earlier, when they are all begun
         if busy.issuperset(await self._store.due(now, len(busy) + 1)):
             wake = await self._store.next_wake(now)
-            return SWEEP_S if wake is None else min(SWEEP_S, max(PACE_S, (wake - now).total_seconds()))
-        return PACE_S
+            return SWEEP_S if wake is None else min(SWEEP_S, (wake - now).total_seconds())
+        return 0.0
 
     async def _wait(self, flying: set[asyncio.Task[None]], seconds: float) -> set[asyncio.Task[None]]:
         """Those of `flying` that ended, as soon as one did, or none after `seconds`."""

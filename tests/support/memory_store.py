@@ -1,0 +1,144 @@
+"""A store that lasts as long as its object: `ports.Store` in plain Python, for fast tests of what works on a store."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from muster.model.approval import Approval
+from muster.model.audit import GENESIS, Entry, Record, append, canonical
+from muster.model.errors import ClaimLost, UnknownName
+from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.node import Node
+from muster.model.plan import Plan
+from muster.model.run import Rollout, RolloutState, Run
+
+
+class MemoryStore:
+    """See `ports.Store`; it passes the same contract."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, NodeFacts] = {}
+        self._history: dict[str, list[Fact]] = {}
+        self._nodes: dict[str, Node] = {}
+        self._plans: dict[str, Plan] = {}
+        self._approvals: dict[tuple[str, str], Approval] = {}
+        self._rollouts: dict[str, Rollout] = {}
+        self._runs: dict[str, Run] = {}
+        self._chains: dict[str, tuple[Entry, ...]] = {}
+
+    async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
+        for look in facts:
+            past = self._history.setdefault(look.node, [])
+            last = {fact.path: fact.value for fact in past}
+            for path, fact in sorted(look.facts.items()):
+                lasting = not fact.momentary and not isinstance(fact.value, Unknown)
+                if lasting and (path not in last or (type(last[path]), last[path]) != (type(fact.value), fact.value)):
+                    past.append(fact)
+            before = self._facts.get(look.node)
+            if look.trouble is not None and before is not None:
+                seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
+                look = replace(look, observed_at=before.observed_at, facts={**before.facts, **seen})
+            self._facts[look.node] = look
+
+    async def facts(self) -> tuple[NodeFacts, ...]:
+        return tuple(self._facts[name] for name in sorted(self._facts))
+
+    async def history(self, node: str) -> tuple[Fact, ...]:
+        return tuple(self._history.get(node, ()))
+
+    async def save_nodes(self, nodes: Sequence[Node]) -> None:
+        self._nodes |= {node.name: node for node in nodes}
+
+    async def nodes(self) -> tuple[Node, ...]:
+        return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    async def save_plan(self, plan: Plan) -> None:
+        self._plans.setdefault(plan.id, plan)
+
+    async def plans(self) -> tuple[Plan, ...]:
+        return tuple(self._plans.values())
+
+    async def approve(self, approval: Approval) -> None:
+        self._known(self._plans, approval.plan_id)
+        self._approvals.setdefault((approval.plan_id, approval.by), approval)
+
+    async def approvals(self, plan_id: str) -> tuple[Approval, ...]:
+        return tuple(each for each in self._approvals.values() if each.plan_id == plan_id)
+
+    async def begin(self, rollout: Rollout, runs: Sequence[Run], record: Record) -> None:
+        self._known(self._plans, rollout.plan_id)
+        self._append(rollout.rollout_id, (record,))
+        self._rollouts[rollout.rollout_id] = rollout
+        self._runs |= {run.run_id: run for run in runs}
+
+    async def rollouts(self) -> tuple[Rollout, ...]:
+        return tuple(self._rollouts.values())
+
+    async def set_rollout(
+        self, rollout_id: str, state: RolloutState, why: str, at: datetime, record: Record | None
+    ) -> None:
+        self._known(self._rollouts, rollout_id)
+        self._append(rollout_id, () if record is None else (record,))
+        self._rollouts[rollout_id] = replace(self._rollouts[rollout_id], state=state, why=why, updated_at=at)
+
+    async def runs(self, rollout_id: str) -> tuple[Run, ...]:
+        ours = (run for run in self._runs.values() if run.rollout_id == rollout_id)
+        return tuple(sorted(ours, key=lambda run: (run.stage, run.group, run.node)))
+
+    async def run(self, run_id: str) -> Run:
+        self._known(self._runs, run_id)
+        return self._runs[run_id]
+
+    async def release(self, run_ids: Sequence[str], at: datetime, record: Record) -> None:
+        for run_id in run_ids:
+            self._known(self._runs, run_id)
+        fresh = [self._runs[run_id] for run_id in run_ids if not self._runs[run_id].released]
+        if len({run.rollout_id for run in fresh}) > 1:
+            raise ValueError("runs of several rollouts cannot be released together")
+        if fresh:
+            self._append(fresh[0].rollout_id, (record,))
+        for run in fresh:
+            self._runs[run.run_id] = replace(run, released=True, wake_at=at, phase_since=at)
+
+    async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
+        if now.tzinfo is None:
+            raise ValueError("a time without a time zone")
+        return tuple(run.run_id for run in self._open() if run.wake_at <= now)[:limit]
+
+    async def next_wake(self, after: datetime) -> datetime | None:
+        return next((run.wake_at for run in self._open() if run.wake_at > after), None)
+
+    async def claim(self, run_id: str) -> int:
+        run = await self.run(run_id)
+        self._runs[run_id] = replace(run, claim=run.claim + 1)
+        return run.claim + 1
+
+    async def record(self, run: Run, records: Sequence[Record]) -> None:
+        held = await self.run(run.run_id)
+        if held.claim != run.claim:
+            raise ClaimLost(f"{run.run_id}: another process took it (claim {held.claim}, ours was {run.claim})")
+        self._append(run.rollout_id, records)
+        self._runs[run.run_id] = replace(run, released=run.released or held.released)
+
+    async def audit(self, chain: str) -> tuple[Entry, ...]:
+        return self._chains.get(chain, ())
+
+    async def close(self) -> None:
+        pass
+
+    def _open(self) -> list[Run]:
+        paused = {each.rollout_id for each in self._rollouts.values() if each.state is RolloutState.PAUSED}
+        runs = [r for r in self._runs.values() if r.released and not r.ended and r.rollout_id not in paused]
+        return sorted(runs, key=lambda run: run.wake_at)
+
+    def _append(self, chain: str, records: Iterable[Record]) -> None:
+        entries = self._chains.get(chain, ())
+        for record in records:  # an error leaves the chain as it was: it is put in place whole
+            kept = replace(record, body=json.loads(canonical(record.body)))
+            entries = (*entries, append(chain, len(entries) + 1, kept, entries[-1].hash if entries else GENESIS))
+        self._chains[chain] = entries
+
+    def _known(self, rows: dict[str, Plan] | dict[str, Rollout] | dict[str, Run], name: str) -> None:
+        if name not in rows:
+            raise UnknownName(f"nothing named {name} is known")
