@@ -16,7 +16,7 @@ async def look(
     node: Node, *, specs: tuple[FactSpec, ...], transport: Transport, clock: Clock, ids: Ids
 ) -> NodeFacts | Unreachable:
     """All facts of `node`. A fact whose source did not answer is Unknown with the reason; a node that did not answer is Unreachable."""
-    nonce = ids.new("frame")
+    nonce = ids.new("frame").rpartition("-")[2]
     script = render([(s.name, s.command, s.deadline_s, s.cap_bytes) for s in specs], nonce)
     deadline = max((s.deadline_s for s in specs), default=0) + MARGIN_S
     intent = Collect(tuple(s.name for s in specs))

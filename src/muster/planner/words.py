@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from muster.model.plan import Plan, WaitingOn
 from muster.planner.lint import Note
 
-
 WAITING_WORDS: Mapping[WaitingOn, str] = {
     WaitingOn.BUDGET: "waits for the pool's limit",
     WaitingOn.DRAIN: "waits for jobs",
