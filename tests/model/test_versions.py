@@ -257,6 +257,7 @@ def test_the_parts_of_package_versions_are_told_apart() -> None:
 def test_vbios_versions_sort_by_hexadecimal_groups_of_either_case() -> None:
     assert_ascending(VbiosVersion, ["90.04.7A.40.73", "94.02.5C.00.04", "96.00.09.00.01", "96.00.5E.00.01"])
     assert VbiosVersion.parse("90.04.7A.40.73") == VbiosVersion.parse("90.04.7a.40.73")
+    assert VbiosVersion.parse("96.00.5E.00.01").groups == (0x96, 0x00, 0x5E, 0x00, 0x01)
 
 
 def test_kernel_releases_sort_in_natural_order_with_candidates_first() -> None:
