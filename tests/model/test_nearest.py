@@ -33,6 +33,32 @@ def test_nothing_is_suggested_where_nothing_is_near(text: str) -> None:
     assert nearest(text, KEYS) == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "is_near"),
+    [
+        ("ab", "abcdefghi", False),
+        ("abc", "abcdefghi", True),
+        ("axc", "abc", True),
+        ("axy", "abc", False),
+        ("abcxyf", "abcdef", True),
+        ("abxyzf", "abcdef", False),
+        ("bcdef", "abcdef", True),
+        ("def", "abcdef", False),
+        ("a", "b", False),
+        ("a" * 99 + "b", "a" * 100, True),
+        ("a" * 100 + "b", "a" * 100, False),
+        ("a" * 99 + "b", "a" * 101, False),
+    ],
+)
+def test_near_means_at_most_a_third_of_the_characters_or_a_beginning(text: str, name: str, is_near: bool) -> None:
+    assert nearest(text, [name]) == ((name,) if is_near else ())
+
+
+def test_the_same_name_comes_before_a_longer_one_and_that_before_a_wilder_one() -> None:
+    assert nearest("driver", ["drivel", "drivers", "driver", "drover"], 4) == ("driver", "drivel", "drivers", "drover")
+    assert nearest("pol", ["policies", "pool", "poll"], 4) == ("policies", "poll", "pool")
+
+
 @given(WORD, st.lists(WORD, max_size=8), st.randoms(use_true_random=False), st.integers(0, 4))
 def test_suggestions_do_not_depend_on_the_order_of_the_known_names(text, known, rng, limit) -> None:  # type: ignore[no-untyped-def]
     shuffled = list(known)

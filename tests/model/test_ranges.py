@@ -1,6 +1,7 @@
 """Ranges are sets: every operator agrees with brute force over a universe with a point in, and between, all ends."""
 
 import pickle
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -96,6 +97,21 @@ def test_every_operator_agrees_with_brute_force(a: Ranges[Fraction], b: Ranges[F
     assert a.is_full == (points(a) == everything)
 
 
+@given(END, END, st.lists(END))
+def test_each_named_constructor_holds_what_its_name_says(low: Fraction, high: Fraction, some: list[Fraction]) -> None:
+    def where(holds: Callable[[Fraction], bool]) -> Points:
+        return frozenset(filter(holds, UNIVERSE))
+
+    assert points(Ranges.full()) == frozenset(UNIVERSE) and points(Ranges.empty()) == frozenset()
+    assert points(Ranges.singleton(low)) == {low} and points(Ranges.of(some)) == set(some)
+    assert points(Ranges.at_least(low)) == where(lambda x: x >= low)
+    assert points(Ranges.more_than(low)) == where(lambda x: x > low)
+    assert points(Ranges.at_most(high)) == where(lambda x: x <= high)
+    assert points(Ranges.less_than(high)) == where(lambda x: x < high)
+    assert points(Ranges.between(low, high)) == where(lambda x: low <= x < high)
+    assert points(Ranges.between(low, high, with_low=False, with_high=True)) == where(lambda x: low < x <= high)
+
+
 @given(BUILT)
 def test_whatever_operators_built_it_a_set_has_one_form(built: Ranges[Fraction]) -> None:
     same = from_points(points(built))
@@ -144,6 +160,10 @@ def test_a_set_out_of_normal_form_cannot_be_made() -> None:
         return Interval(End(low, included=True), End(high, included=False))
 
     for left, right in [(interval(1, 2), interval(2, 3)), (interval(3, 4), interval(1, 2)), (interval(1, 3),) * 2]:
+        with pytest.raises(ValueError, match="sorted and apart"):
+            Ranges((left, right))
+    below, above = Ranges.less_than(1).intervals[0], Ranges.at_least(3).intervals[0]
+    for left, right in [(above, interval(1, 2)), (interval(1, 2), below)]:
         with pytest.raises(ValueError, match="sorted and apart"):
             Ranges((left, right))
     with pytest.raises(ValueError, match="no interval"):
@@ -281,6 +301,8 @@ def test_a_wrong_range_names_the_faulty_piece_and_what_to_write(text: str, part:
     error = caught.value
     assert (error.text, error.part) == (text, part)
     assert hint in error.hint and error.hint in str(error) and repr(part) in str(error)
+    assert (f"in {text!r}" in str(error)) == (part != text)
+    assert pickle.loads(pickle.dumps(error)).hint == error.hint
 
 
 @given(st.text("0123456789.<>=!|,* noe~", max_size=20))
