@@ -7,8 +7,18 @@ from pathlib import Path
 import pytest
 
 from muster.loopback.fleet import LoopbackFleet
+from muster.loopback.tools import require_tools
+from muster.model.errors import MissingTool
 
 WAIT_S = 20.0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip by name where apt and dpkg are not to be had, such as on a Fedora."""
+    try:
+        require_tools()
+    except MissingTool as missing:
+        pytest.skip(missing.message)
 
 
 Until = Callable[[Callable[[], bool]], None]

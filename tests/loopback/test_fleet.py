@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from muster.loopback.fleet import LoopbackFleet
+from muster.loopback.fleet import KNOBS, LoopbackFleet
 from muster.loopback.nodes import processes_under
 
 
@@ -45,3 +45,13 @@ def test_the_policy_wants_the_newest_driver_that_builds(fleet: LoopbackFleet) ->
     policy = yaml.load(fleet.layout.policy.read_text(encoding="utf-8"), yaml.BaseLoader)
     assert policy["schema"] == "1"
     assert {pool["driver"]["want"] for pool in policy["pools"].values()} == {"580.126.20"}
+
+
+def test_the_documents_list_every_knob() -> None:
+    page = Path(__file__).parents[2] / "docs/reference/loopback-fleet.md"
+    listed = [
+        line.split("`")[1]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `") and "`" in line
+    ]
+    assert [name for name in listed if name in KNOBS] == list(KNOBS)

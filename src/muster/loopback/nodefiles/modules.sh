@@ -12,7 +12,9 @@ count() {
         for held in "$root"/loopback/held/*; do
             [ -e "$held" ] && [ -d "/proc/${held##*/}" ] && used=$((used + 1))
         done
-        [ "$(cat "$root/loopback/units/nvidia-persistenced" 2>/dev/null)" != active ] || used=$((used + 1))
+        state=
+        [ ! -r "$root/loopback/units/nvidia-persistenced" ] || read -r state < "$root/loopback/units/nvidia-persistenced"
+        [ "$state" != active ] || used=$((used + 1))
         for other in nvidia_uvm nvidia_modeset; do
             [ ! -d "$root/sys/module/$other" ] || used=$((used + 1))
         done

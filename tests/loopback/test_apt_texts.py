@@ -1,0 +1,52 @@
+"""The apt backend's texts, met with the real apt and dpkg of a loopback node."""
+
+from muster.backends.packages.apt import BACKEND
+from muster.loopback.fleet import LoopbackFleet
+from muster.loopback.observe import observe
+from muster.loopback.packages import MEMBERS
+from muster.model.stack import PackagePin
+from muster.node.restart import RELOAD
+
+KEEP = "/var/lib/muster/node/restore/run-1"
+
+
+def pins(driver: str) -> tuple[PackagePin, ...]:
+    return tuple(PackagePin(member, f"{driver}-1") for member in MEMBERS)
+
+
+OLD, BAD, NEW = pins("570.195.03"), pins("580.119.02"), pins("580.126.20")
+
+
+def prepare(fleet: LoopbackFleet, node: str, wanted: tuple[PackagePin, ...]) -> None:
+    for text in (BACKEND.preflight(wanted, OLD), BACKEND.fetch(wanted, OLD, KEEP), BACKEND.save(OLD, KEEP)):
+        ran = fleet.run(node, "sh -s", stdin=text)
+        assert ran.exit_status == 0, ran.stdout + ran.stderr
+
+
+def test_a_good_driver_is_installed_held_and_loaded_once(fleet: LoopbackFleet, node: str) -> None:
+    prepare(fleet, node, NEW)
+    for text in (BACKEND.install(NEW), BACKEND.install(NEW), RELOAD):
+        ran = fleet.run(node, "sh -s", stdin=text)
+        assert ran.exit_status == 0, ran.stdout + ran.stderr
+    truth = observe(fleet.node_root(node))
+    assert (truth.loaded, truth.is_whole, truth.run_twice) == ("580.126.20", True, 0)
+    assert fleet.run(node, "apt-mark showhold").stdout.split() == sorted(MEMBERS)
+
+
+def test_a_driver_that_does_not_build_goes_back_from_what_was_kept(fleet: LoopbackFleet, node: str) -> None:
+    prepare(fleet, node, BAD)
+    assert fleet.run(node, "sh -s", stdin=BACKEND.install(BAD)).exit_status == 100
+    assert not observe(fleet.node_root(node)).is_whole
+    ran = fleet.run(node, "rm -rf var/cache/apt/archives/*.deb; sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    truth = observe(fleet.node_root(node))
+    assert (truth.loaded, truth.is_whole, truth.run_twice) == ("570.195.03", True, 0)
+
+
+def test_preflight_changes_nothing_on_the_node(fleet: LoopbackFleet, node: str) -> None:
+    lists = fleet.node_root(node) / "var/lib/apt/lists"
+    before = sorted(path.name for path in lists.rglob("*"))
+    assert fleet.run(node, "sh -s", stdin=BACKEND.preflight(NEW, OLD)).exit_status == 0
+    assert sorted(path.name for path in lists.rglob("*")) == before
+    missing = fleet.run(node, "sh -s", stdin=BACKEND.preflight(pins("580.999.99"), OLD))
+    assert missing.exit_status == 3
