@@ -15,7 +15,7 @@ from muster.discovery import discover
 from muster.model.command import Answered, Collect, Command, Outcome, Unreachable
 from muster.model.node import Node
 from muster.ports import Transport
-from tests.support.ssh import SSHD, real_sshd, sh_server
+from tests.support.ssh import real_sshd, sh_server
 
 Opened = contextlib.AbstractAsyncContextManager[tuple[Transport, Node]]
 
@@ -51,7 +51,7 @@ async def _sshd(folder: Path) -> AsyncIterator[tuple[Transport, Node]]:
         await transport.close()
 
 
-_LAB = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0 or not SSHD, reason="lab: needs root and sshd")]
+_LAB = [pytest.mark.lab("sshd")]
 
 
 @pytest.fixture(

@@ -261,8 +261,7 @@ def test_a_full_disk_is_said_and_leaves_no_half_task(node: Node) -> None:
     assert [path.name for path in (node.state / "tasks").iterdir()] == []
 
 
-@pytest.mark.lab
-@pytest.mark.skipif(os.geteuid() != 0, reason="lab: needs root to mount")
+@pytest.mark.lab("mount", "umount")
 def test_on_a_disk_that_is_really_full_nothing_is_started_and_a_running_task_still_records_its_end(node: Node) -> None:
     node.state.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=160k", "muster-test", str(node.state)], check=True)

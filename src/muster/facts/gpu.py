@@ -10,11 +10,6 @@ from collections.abc import Iterable, Mapping
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
 
-_PROVIDES = (
-    "gpu.count", "gpu.driver_version", "gpu.cuda_version", "gpu.product", "gpu[*].name", "gpu[*].serial", "gpu[*].vbios",
-    "gpu[*].bus_id", "gpu[*].mig.mode", "gpu[*].ecc.mode", "gpu[*].persistence",
-)  # fmt: skip
-
 _FIELDS: Mapping[str, tuple[str, ...]] = {
     "name": ("product_name",),
     "brand": ("product_brand",),
@@ -44,6 +39,15 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Fact (under `gpu[<uuid>].`) -> where its text stands in a <gpu> element."""
 
+_PROVIDES = (
+    "gpu.count",
+    "gpu.attached",
+    "gpu.driver_version",
+    "gpu.cuda_version",
+    "gpu.product",
+    *(f"gpu[*].{field}" for field in _FIELDS),
+)
+
 _UNREADABLE = (
     "gpu is lost",
     "unknown error",
@@ -70,8 +74,13 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
             value = _value(gpu, places)
             if value is not None:
                 found[f"gpu[{key}].{field}"] = value
+        if gpu.get("id"):
+            found.setdefault(f"gpu[{key}].bus_id", gpu.get("id", ""))
         names.append(_text(gpu, "product_name"))
     found["gpu.count"] = len(names)
+    found["gpu.attached"] = _read.whole_number(
+        _text(log, "attached_gpus"), "the report does not say how many GPUs are attached"
+    )
     found["gpu.product"] = _read.text_or(", ".join(sorted(set(names) - {""})), "no GPU reports a name")
     # From 610 on the plain names carry "Deprecated, see ..." and the versions stand under new ones.
     found["gpu.driver_version"] = _read.text_or(

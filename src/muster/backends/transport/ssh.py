@@ -195,7 +195,7 @@ def _kind(fault: Exception) -> str:
             return "auth"
         case TimeoutError():
             return "timeout"
-        case socket.gaierror():
+        case socket.gaierror() | FileNotFoundError() | asyncssh.ConfigParseError():
             return "name"
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError() | PermissionError():
             return "auth"

@@ -1,0 +1,212 @@
+"""The laws of the collecting text, run for real under every shell this machine has, and of the reader of its frames."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.node.collect import Frame, Row, parse_frames, render
+
+SHELLS = {
+    name: argv
+    for name, argv in {"dash": ("dash",), "bash": ("bash",), "busybox": ("busybox", "sh")}.items()
+    if shutil.which(argv[0])
+}
+
+NONCE = "0123456789abcdef"
+
+
+@pytest.fixture(params=list(SHELLS))
+def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
+    argv = SHELLS[request.param]
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/sh").write_text(f'#!/bin/sh\nexec {" ".join(argv)} "$@"\n')
+    (tmp_path / "bin/sh").chmod(0o755)
+    return argv
+
+
+def collect(
+    shell: tuple[str, ...], root: Path, *rows: Row, nonce: str = NONCE, environment: Mapping[str, str] | None = None
+) -> bytes:
+    env = {**os.environ, "MUSTER_ROOT": str(root), "PATH": f"{root}/bin:{os.environ['PATH']}", **(environment or {})}
+    done = subprocess.run([*shell, "-s"], input=render(rows, nonce).encode(), capture_output=True, timeout=30, env=env)
+    assert done.stderr == b""
+    return done.stdout
+
+
+def test_every_command_gives_its_status_and_its_bytes(shell: tuple[str, ...], tmp_path: Path) -> None:
+    rows: list[Row] = [
+        ("plain", "echo hi", 5, 100),
+        ("fails", "echo half; exit 3", 5, 100),
+        ("silent", "true", 5, 100),
+        ("open-end", "printf 'no newline'", 5, 100),
+        ("quotes", "printf '%s' \"it's $((1 + 1)) \\\\\"", 5, 100),
+        ("bytes", "printf '\\377\\000\\n'", 5, 100),
+        ("missing", "muster-no-such-program", 5, 100),
+        ("asks", "cat; echo asked", 5, 100),
+        ("errors", "echo no >&2", 5, 100),
+        ("two-lines", "cd /\npwd", 5, 100),
+    ]
+    assert parse_frames(collect(shell, tmp_path, *rows), NONCE) == {
+        "plain": Frame(0, b"hi\n", False),
+        "fails": Frame(3, b"half\n", False),
+        "silent": Frame(0, b"", False),
+        "open-end": Frame(0, b"no newline", False),
+        "quotes": Frame(0, b"it's 2 \\", False),
+        "bytes": Frame(0, b"\xff\x00\n", False),
+        "missing": Frame(127, b"", False),
+        "asks": Frame(0, b"asked\n", False),
+        "errors": Frame(0, b"", False),
+        "two-lines": Frame(0, b"/\n", False),
+    }
+
+
+def test_an_output_is_cut_at_its_cap_and_one_without_end_ends(shell: tuple[str, ...], tmp_path: Path) -> None:
+    frames = parse_frames(collect(shell, tmp_path, ("exact", "printf 12345", 5, 5), ("endless", "yes", 5, 1000)), NONCE)
+    assert frames["exact"] == Frame(0, b"12345", False)
+    assert (frames["endless"].truncated, len(frames["endless"].stdout)) == (True, 1000)
+
+
+def test_a_command_that_hangs_costs_only_itself(shell: tuple[str, ...], tmp_path: Path) -> None:
+    frames = parse_frames(
+        collect(shell, tmp_path, ("hangs", "echo first; exec sleep 60", 1, 100), ("other", "echo hi", 5, 100)), NONCE
+    )
+    assert (frames["hangs"].exit_status, frames["hangs"].note, frames["other"]) == (
+        None,
+        "deadline",
+        Frame(0, b"hi\n", False),
+    )
+
+
+def test_what_is_still_stuck_is_not_started_a_second_time(shell: tuple[str, ...], tmp_path: Path) -> None:
+    # It ignores being asked to end, as a process in uninterruptible sleep does.
+    stuck = "trap '' TERM; echo $$ >>\"$MUSTER_ROOT/started\"; exec sleep 60"
+    rows: list[Row] = [("stuck", stuck, 1, 100), ("other", "echo hi", 5, 100)]
+    assert parse_frames(collect(shell, tmp_path, *rows), NONCE)["stuck"].note == "deadline"
+    try:
+        for turn in range(2):
+            frames = parse_frames(collect(shell, tmp_path, *rows, nonce=f"second{turn}00"), f"second{turn}00")
+            assert frames == {"stuck": Frame(None, b"", False, "stuck"), "other": Frame(0, b"hi\n", False)}
+        assert len((tmp_path / "started").read_text().split()) == 1
+    finally:
+        for pid in _holders(tmp_path / "run/muster/lock/stuck"):
+            os.kill(pid, signal.SIGKILL)
+    freed = parse_frames(collect(shell, tmp_path, ("stuck", "echo free", 5, 100), nonce="third0000"), "third0000")
+    assert freed == {"stuck": Frame(0, b"free\n", False)}
+
+
+def _holders(lock: Path) -> list[int]:
+    """Who has `lock` open."""
+    found = []
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if fd.readlink() == lock:
+                found.append(int(fd.parts[2]))
+        except OSError:
+            continue
+    return sorted(set(found))
+
+
+def test_two_collects_at_the_same_time_both_see_everything(shell: tuple[str, ...], tmp_path: Path) -> None:
+    rows: list[Row] = [(f"fact-{number}", f"sleep 0.2; echo {number}", 5, 100) for number in range(6)]
+    with ThreadPoolExecutor(2) as pool:
+        outputs = list(
+            pool.map(
+                lambda nonce: parse_frames(collect(shell, tmp_path, *rows, nonce=nonce), nonce),
+                ("first0000", "second000"),
+            )
+        )
+    assert outputs == [{f"fact-{number}": Frame(0, f"{number}\n".encode(), False) for number in range(6)}] * 2
+
+
+def test_no_more_than_a_few_commands_run_at_one_time(shell: tuple[str, ...], tmp_path: Path) -> None:
+    count = 'echo in >>"$MUSTER_ROOT/in"; sleep 0.1; n=$(wc -l <"$MUSTER_ROOT/in"); o=$(wc -l <"$MUSTER_ROOT/out"); echo $((n - o)); '
+    count += 'echo out >>"$MUSTER_ROOT/out"'
+    (tmp_path / "out").touch()
+    frames = parse_frames(
+        collect(shell, tmp_path, *((f"fact-{number}", count, 10, 100) for number in range(12))), NONCE
+    )
+    assert len(frames) == 12
+    assert max(int(frame.stdout) for frame in frames.values()) <= 5  # one may end between the two counts
+
+
+def test_nothing_is_left_behind_but_locks(shell: tuple[str, ...], tmp_path: Path) -> None:
+    collect(shell, tmp_path, ("plain", "echo hi", 5, 100))
+    left = sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file() and path.name != "sh"
+    )
+    assert left == ["run/muster/lock/plain"]
+    assert (tmp_path / "run/muster").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_scratch_folder_of_somebody_else_or_a_link_is_not_used(shell: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/muster").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "user").mkdir()
+    rows: Row = ("plain", "echo hi", 5, 100)
+    frames = parse_frames(
+        collect(shell, tmp_path, rows, environment={"XDG_RUNTIME_DIR": str(tmp_path / "user")}), NONCE
+    )
+    assert frames == {"plain": Frame(0, b"hi\n", False)}
+    assert not list((tmp_path / "elsewhere").iterdir())
+    assert (tmp_path / "user/muster/lock/plain").exists()
+    frames = parse_frames(collect(shell, tmp_path, rows, environment={"XDG_RUNTIME_DIR": ""}), NONCE)
+    assert frames == {"plain": Frame(0, b"hi\n", False)}
+    assert (tmp_path / f"tmp/muster-{os.geteuid()}/lock/plain").exists()
+
+
+def test_a_text_cut_short_on_its_way_prints_nothing(shell: tuple[str, ...], tmp_path: Path) -> None:
+    text = render([("plain", "echo hi", 5, 100)], NONCE)
+    env = {**os.environ, "MUSTER_ROOT": str(tmp_path)}
+    for part in (0.2, 0.6, 0.98):
+        done = subprocess.run(
+            [*shell, "-s"], input=text[: int(len(text) * part)].encode(), capture_output=True, timeout=30, env=env
+        )
+        assert done.stdout == b""
+
+
+FRAMES = b"0123456789abcdef a 0 0 3\nhi\n\n0123456789abcdef b deadline 1 2\nxy\n0123456789abcdef end 2\n"
+
+
+def test_banners_before_and_noise_between_frames_are_passed_over() -> None:
+    noisy = b"Welcome to gpu-01!\n\n" + FRAMES.replace(b"\n\n0123", b"\n\nprofile: noise\n0123")
+    assert parse_frames(noisy, NONCE) == {"a": Frame(0, b"hi\n", False), "b": Frame(None, b"xy", True, "deadline")}
+
+
+def test_a_frame_that_is_cut_short_is_missing() -> None:
+    assert parse_frames(FRAMES[:-26], NONCE) == {"a": Frame(0, b"hi\n", False)}
+    assert parse_frames(FRAMES[:20], NONCE) == {}
+
+
+def test_another_nonce_is_not_ours() -> None:
+    assert parse_frames(FRAMES, "fedcba9876543210") == {}
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
+def test_no_bytes_raise_and_a_whole_frame_among_them_is_found(before: bytes, inside: bytes, after: bytes) -> None:
+    frame = NONCE.encode() + b" a 0 0 " + str(len(inside)).encode() + b"\n" + inside + b"\n"
+    assert parse_frames(before + b"\n" + frame + after, NONCE)["a"] == Frame(0, inside, False)
+    assert dict(parse_frames(before, NONCE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("rows", "nonce"),
+    [
+        ([("a b", "true", 1, 1)], NONCE),
+        ([("a", "true", 1, 1)] * 2, NONCE),
+        ([("a", "\0", 1, 1)], NONCE),
+        ([], "short"),
+        ([], "'; rm -rf x"),
+    ],
+)
+def test_what_could_not_be_a_safe_text_is_not_made(rows: list[Row], nonce: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        render(rows, nonce)
