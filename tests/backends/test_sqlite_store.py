@@ -323,6 +323,19 @@ def test_processes_that_write_at_once_wait_for_each_other_and_share_one_chain(pa
     assert audit.faults(entries, head=entries[-1].hash) == ()
 
 
+def test_opening_the_store_a_second_time_in_a_process_does_not_undo_the_first(path: str) -> None:
+    # POSIX locks end when a process closes any descriptor of the file; another process would then take away the log we write into.
+    first = begun(path)
+    open_store(path)
+    with python(WORKER, path, "run-none", "0") as process:
+        process.communicate(timeout=60)
+    inline(first.claim("run-rollout-1-n1"))
+    with python(WORKER, path, "run-rollout-1-n1", "1") as process:
+        assert process.communicate(timeout=60)[0] == "open\n1\n"
+    assert inline(first.run("run-rollout-1-n1")).claim == 2
+    inline(first.close())
+
+
 def test_a_stuck_process_is_waited_for_only_so_long_and_readers_not_at_all(path: str) -> None:
     store = begun(path, busy_s=0.2)
     with python(WORKER, path, "hold") as process:

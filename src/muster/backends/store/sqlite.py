@@ -430,8 +430,10 @@ def _connect(path: str, busy_s: float) -> sa.Connection:
 def _make_place(path: Path) -> None:
     if not path.parent.is_dir():
         path.parent.mkdir(mode=0o700, parents=True)
-    # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it, and is not touched: to
+    # close any descriptor of it would end the locks that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html 2.2).
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _look(path: str) -> None:
