@@ -1,5 +1,7 @@
 """The apt backend's texts, met with the real apt and dpkg of a loopback node."""
 
+from pathlib import Path
+
 from muster.backends.packages.apt import BACKEND
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import observe
@@ -37,7 +39,7 @@ def test_a_driver_that_does_not_build_goes_back_from_what_was_kept(fleet: Loopba
     prepare(fleet, node, BAD)
     assert fleet.run(node, "sh -s", stdin=BACKEND.install(BAD)).exit_status == 100
     assert not observe(fleet.node_root(node)).is_whole
-    ran = fleet.run(node, "rm -rf var/cache/apt/archives/*.deb; sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    ran = fleet.run(node, "apt-get clean; sh -s", stdin=BACKEND.restore(OLD, KEEP))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     truth = observe(fleet.node_root(node))
     assert (truth.loaded, truth.is_whole, truth.run_twice) == ("570.195.03", True, 0)
@@ -50,3 +52,12 @@ def test_preflight_changes_nothing_on_the_node(fleet: LoopbackFleet, node: str) 
     assert sorted(path.name for path in lists.rglob("*")) == before
     missing = fleet.run(node, "sh -s", stdin=BACKEND.preflight(pins("580.999.99"), OLD))
     assert missing.exit_status == 3
+
+
+def test_a_folder_name_with_a_blank_is_no_obstacle(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "my fleet", nodes=1)
+    prepare(fleet, "gpu01", BAD)
+    fleet.run("gpu01", "sh -s", stdin=BACKEND.install(BAD))
+    ran = fleet.run("gpu01", "sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert fleet.truth()[0].is_whole

@@ -171,7 +171,7 @@ class _Node:
         _log.info("%s %s", self.name, "loses power" if at_once else "restarts")
         await asyncio.sleep(0 if at_once else _GOING_DOWN_S)
         await self.silence()
-        kill_under(self.root)
+        await asyncio.to_thread(kill_under, self.root)
         await asyncio.sleep(_BOOT_S)
         await asyncio.to_thread(boot, self.root, self._layout.shims)
 

@@ -26,6 +26,10 @@ _OPTIONS = (
     "-o APT::Install-Recommends=false -o APT::Get::Assume-Yes=true -o Dpkg::Use-Pty=0"
 )
 
+_NO_SOURCES = "-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=/dev/null"
+"""Only what was kept counts: where a repository still has the same version, apt would fetch it from there. `--no-download` is no way to
+forbid that: apt then refuses to take the files as well."""
+
 _POLICY_RC_D = """\
 policy=$MUSTER_ROOT/usr/sbin/policy-rc.d
 ours='# muster: no daemon starts during a driver change'
@@ -72,8 +76,7 @@ class Apt:
             + _PRIVATE_LISTS
             + _simulate("the new driver", pins)
             + "".join(
-                f"apt-get $private download --print-uris {_quoted((pin,))} >/dev/null 2>&1"
-                f" || missing {shlex.quote(str(pin))}\n"
+                f"private download --print-uris {_quoted((pin,))} >/dev/null 2>&1 || missing {shlex.quote(str(pin))}\n"
                 for pin in back
             )
             + '[ -z "$gone" ] || { echo "no way back: the repository has lost$gone"; exit 4; }\n'
@@ -126,7 +129,7 @@ class Apt:
             + _keep(keep)
             + _POLICY_RC_D
             + _unhold(back)
-            + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {files}\n"
+            + f"apt-get {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
             + 'state=$keep/state\n[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"\n'
@@ -143,8 +146,10 @@ _PRIVATE_LISTS = """\
 scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
-private="-o Dir::State::lists=$scratch/lists -o Dir::Cache=$scratch -o Dir::Cache::archives=$scratch/archives -o Debug::NoLocking=1"
-apt-get $private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
+private() {
+  apt-get -o "Dir::State::lists=$scratch/lists" -o "Dir::Cache=$scratch" -o "Dir::Cache::archives=$scratch/archives" -o Debug::NoLocking=1 "$@"
+}
+private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
 gone=
 missing() { gone="$gone $1"; }
 """
@@ -153,7 +158,7 @@ missing() { gone="$gone $1"; }
 
 def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
     return (
-        f"apt-get $private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
+        f"private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
         f'>"$scratch/out" 2>"$scratch/err" || {{ echo "{what} cannot be installed:"; cat "$scratch/err"; exit 3; }}\n'
         '! grep -q "^Remv " "$scratch/out" || { echo "the change would remove packages:"; grep "^Remv " "$scratch/out"; exit 3; }\n'
     )
