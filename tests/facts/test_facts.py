@@ -1,6 +1,7 @@
 """Every source of facts against its recorded outputs, and against any bytes at all."""
 
 import re
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -148,6 +149,30 @@ def test_any_bytes_give_values_or_unknown_and_nothing_raises(name: str) -> None:
         assert lawful(spec, spec.parse(RawOutput(exit_status, base[:at] + splice + base[at + gap :], truncated)))
 
     holds()
+
+
+HOSTILE = (
+    b"<nvidia_smi_log>" + b"<a>" * 600_000 + b"</nvidia_smi_log>",
+    b"<nvidia_smi_log>" + b"<gpu/>" * 300_000 + b"</nvidia_smi_log>",
+    b'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><nvidia_smi_log>&b;</nvidia_smi_log>',
+    b"{" * 500_000,
+    b"[" * 500_000,
+    b"1 " * 1_000_000,
+    b"1" * 2_000_000,
+    b"var " + b"9" * 4000 + b" 1 " * 1000,
+    b"ii  " * 500_000,
+    b"\t" * 2_000_000,
+    b"\n" * 2_000_000,
+)
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_an_output_made_to_be_hard_is_read_in_bounded_time(name: str) -> None:
+    spec = SPECS[name]
+    before = time.process_time()
+    for output in HOSTILE:
+        assert lawful(spec, spec.parse(RawOutput(0, output[: spec.cap_bytes])))
+    assert time.process_time() - before < 15
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -5,7 +5,7 @@ A value the tool gives as `N/A` is an answer (this board has no such thing) and 
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
@@ -48,6 +48,9 @@ _PROVIDES = (
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
 
+MOST_GPUS = 256
+"""More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
+
 _UNREADABLE = (
     "gpu is lost",
     "unknown error",
@@ -68,8 +71,13 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         return _read.all_unknown(_PROVIDES, log.why)
     found: dict[str, FactValue] = {}
     names: list[str] = []
-    for gpu in log.iter("gpu"):
-        key = _key(gpu, found)
+    keys: set[str] = set()
+    gpus = log.findall("gpu")
+    if len(gpus) > MOST_GPUS:
+        return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {len(gpus)} GPUs, which no node has")
+    for gpu in gpus:
+        key = _key(gpu, keys)
+        keys.add(key)
         for field, places in _FIELDS.items():
             value = _value(gpu, places)
             if value is not None:
@@ -107,12 +115,14 @@ def _document(raw: RawOutput) -> ET.Element | Unknown:
         return Unknown("nvidia-smi's report is not well-formed XML")
 
 
-def _key(gpu: ET.Element, found: Mapping[str, FactValue]) -> str:
+def _key(gpu: ET.Element, taken: Container[str]) -> str:
     """The GPU's UUID; its bus id where it has none, both where a UUID comes twice. No key holds a bracket."""
     bus = _text(gpu, "pci/pci_bus_id") or gpu.get("id", "")
-    key = _text(gpu, "uuid") or bus or "unnamed"
-    if any(path.startswith(f"gpu[{key}].") for path in found):
-        key = f"{key}@{bus}"
+    key = _plain(_text(gpu, "uuid") or bus or "unnamed")
+    return _plain(f"{key}@{bus}") if key in taken else key
+
+
+def _plain(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9@:._-]", "_", key)
 
 

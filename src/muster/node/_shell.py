@@ -77,7 +77,7 @@ put() {
 # open_state: the node's state folder exists and is ours alone until this shell ends.
 open_state() {
   if ! command -v flock >/dev/null 2>&1; then fail 'the program flock is missing (package util-linux)'; fi
-  if ! mkdir -p "$D" 2>/dev/null || ! { [ -d "$D/tasks" ] || mkdir -m 700 "$D/tasks" 2>/dev/null; }; then
+  if ! mkdir -p "$D" 2>/dev/null || ! { mkdir -m 700 "$D/tasks" 2>/dev/null || [ -d "$D/tasks" ]; }; then
     up=$D
     while [ ! -e "$up" ]; do up=${up%/*}; done
     cannot_write "$D" "${up:-/}"

@@ -193,7 +193,8 @@ mv "$N" "$T" || give_up "$T"
 sync "$D/tasks" 2>/dev/null || sync
 
 if [ -z "$MUSTER_ROOT" ] && [ -d "$MUSTER_ROOT/run/systemd/system" ] && [ "$(id -u)" = 0 ] && command -v systemd-run >/dev/null; then
-  systemd-run --quiet --unit="muster-$ID" --description="Muster task $ID" --property=KillMode=control-group \
+  # KillMode=process: when the wrapper is killed, what it ran (dpkg in the middle of a package) goes on to its end.
+  systemd-run --quiet --unit="muster-$ID" --description="Muster task $ID" --property=KillMode=process \
     --setenv=PATH="$PATH" --setenv=LC_ALL=C --setenv=MUSTER_ROOT= \
     "$(command -v sh)" "$T/wrapper" "$T" "$DEADLINE" >/dev/null 2>"$T/err"
 elif command -v setsid >/dev/null 2>&1; then
