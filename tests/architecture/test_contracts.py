@@ -36,6 +36,11 @@ PLANTS: tuple[tuple[str, Mapping[str, str], str], ...] = (
         {"planner/planted.py": "import muster.control.planted", "control/planted.py": ""},
         "muster.planner.planted -> muster.control.planted",
     ),
+    (
+        R1,
+        {"health/planted.py": "import muster.solver.planted_rule", "solver/planted_rule.py": ""},
+        "muster.health.planted -> muster.solver.planted_rule",
+    ),
     (R2, {"planner/planted_clock.py": "import time"}, "muster.planner.planted_clock -> time"),
     (
         R2,

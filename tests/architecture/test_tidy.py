@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def test_no_source_file_names_a_path_of_one_machine() -> None:
         (str(path), found.group())
         for path, text in committed_text()
         if path.parts[0] in {"src", "scripts", "bench", ".ci"}
+        and path.suffix in CODE
         and path.name != "fresh-root"
         and (found := MACHINE_PATH.search(text))
     }
@@ -87,3 +89,20 @@ def pins(name: str) -> dict[str, str]:
 @pytest.mark.parametrize("name", ["runtime", "build"])
 def test_the_smaller_locks_are_parts_of_the_one_for_tests(name: str) -> None:
     assert pins(name).items() <= pins("dev").items()
+
+
+def test_every_dependency_has_its_line_of_reason_and_no_other_has_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    named = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    declared = {re.split(r"[<>=!~ ;\[]", requirement)[0] for requirement in named}
+    reasons = (ROOT / "docs/adr/0002-dependencies.md").read_text(encoding="utf-8")
+    given = set(re.findall(r"^\| ([\w-]+) \|", reasons, re.MULTILINE)) - {"package"}
+    assert given == declared
+
+
+def test_every_rule_of_the_linter_stands_in_the_decision() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    rules = {contract["name"].split(" ")[0] for contract in project["tool"]["importlinter"]["contracts"]}
+    decision = (ROOT / "docs/adr/0001-the-shape.md").read_text(encoding="utf-8")
+    rows = [line for line in decision.splitlines() if line.startswith("| R")]
+    assert {rule for row in rows for rule in re.findall(r"R\d[a-z]?", row.split("|")[1])} == rules | {"R8"}
