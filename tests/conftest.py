@@ -12,6 +12,11 @@ import shutil
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# No time limits: a busy machine is not a fault. No example database: the checkout may be read-only.
+settings.register_profile("muster", database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("muster")
 
 
 def lab_obstacle(programs: Sequence[str], lab: str, uid: int) -> str | None:
