@@ -69,7 +69,7 @@ def test_no_source_file_names_a_path_of_one_machine() -> None:
 
 def test_only_control_and_the_simulator_have_a_bootstrap() -> None:
     """R3 lets any `muster.*.bootstrap` name backends; this keeps the star to the two that are meant."""
-    found = {path.parent.name for path in (ROOT / "src/muster").rglob("bootstrap*")}
+    found = {path.parent.name for path in (ROOT / "src/muster").rglob("bootstrap*.py")}
     assert found <= {"control", "sim"}
 
 
