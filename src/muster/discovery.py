@@ -16,3 +16,9 @@ def discover(package: str, attribute: str) -> Mapping[str, object]:
         if not module.name.startswith("_"):
             found[module.name] = getattr(importlib.import_module(f"{package}.{module.name}"), attribute)
     return found
+
+
+def one(package: str, module: str, attribute: str) -> object:
+    """What `module` of `package` declares as `attribute`; for a plug-in that is only loaded when it is used. Raises AttributeError."""
+    found: object = getattr(importlib.import_module(f"{package}.{module}"), attribute)
+    return found

@@ -206,22 +206,20 @@ def _kill_in_the_middle(stage: _Stage) -> None:
     lock = carrier_lock(stage.store)
     limit = time.monotonic() + LIMIT_S
     while time.monotonic() < limit:
-        runs = _items(_member(stage.json("rollouts", "show", "last"), "runs"))
-        done = sum(_member(run, "phase") == "done" for run in runs)
-        at_work = sum(
-            _member(run, "phase") in ("apply-required", "reload-required", "restore-point-required") for run in runs
-        )
+        truths = stage.fleet.truth()
+        done = sum(truth.loaded == GOOD and not truth.lease for truth in truths)
+        at_work = sum(truth.lease for truth in truths)
         holder = lock.holder()
-        if done >= len(runs) // 3 and at_work and holder is not None and holder.pid:
+        if done >= len(truths) // 3 and at_work and holder is not None and holder.pid:
             with suppress(ProcessLookupError):
                 os.kill(holder.pid, signal.SIGKILL)
             stage.say(
-                f"  {done} of {len(runs)} nodes are done, {at_work} are in mid-change: kill -9 {holder.pid}, the control plane"
+                f"  {done} of {len(truths)} nodes are done, {at_work} are at work: kill -9 {holder.pid}, the control plane"
             )
             return
-        if done == len(runs):
+        if done == len(truths):
             break
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise MusterError("the rollout was through before its control plane could be killed", hint="run the demo again")
 
 
