@@ -11,7 +11,10 @@ from muster.model.phase import Event, Phase
 
 _ROWS: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.PREFLIGHT_REQUIRED: {Event.PASSED: Phase.LEASE_REQUIRED, Event.REFUSED: Phase.LEFT_OUT, Event.FAILED: Phase.LEFT_OUT},
-    Phase.LEASE_REQUIRED: {Event.PASSED: Phase.FETCH_REQUIRED, Event.REFUSED: Phase.LEFT_OUT, Event.FAILED: Phase.RELEASE_REQUIRED},
+    # Refused or not, the node may hold our claim already: an answer can be lost on its way to us. Giving back one that is not ours is harmless.
+    Phase.LEASE_REQUIRED: {
+        Event.PASSED: Phase.FETCH_REQUIRED, Event.REFUSED: Phase.RELEASE_REQUIRED, Event.FAILED: Phase.RELEASE_REQUIRED,
+    },
     Phase.FETCH_REQUIRED: {
         Event.PASSED: Phase.CORDON_REQUIRED, Event.REFUSED: Phase.RELEASE_REQUIRED, Event.FAILED: Phase.RELEASE_REQUIRED,
     },
@@ -29,7 +32,7 @@ _ROWS: Mapping[Phase, Mapping[Event, Phase]] = {
     },
     Phase.APPLY_REQUIRED: {
         Event.PASSED: Phase.RELOAD_REQUIRED, Event.RESTART_BY_REBOOT: Phase.REBOOT_REQUIRED,
-        Event.REFUSED: Phase.ROLLBACK_REQUIRED, Event.FAILED: Phase.ROLLBACK_REQUIRED,
+        Event.FAILED: Phase.ROLLBACK_REQUIRED,
     },
     Phase.RELOAD_REQUIRED: {
         Event.PASSED: Phase.VERIFY_REQUIRED, Event.RESTART_BY_REBOOT: Phase.REBOOT_REQUIRED, Event.FAILED: Phase.ROLLBACK_REQUIRED,
@@ -126,3 +129,35 @@ def diagram() -> str:
 
 def _id(phase: Phase) -> str:
     return phase.value.replace("-", "_")
+
+
+def page() -> str:
+    """The reference page of the phases, in Markdown; `scripts/docs` writes it."""
+    rows = [
+        f"| `{phase.value}` | {MEANING[phase]} | {_leads(phase)} | {'out' if phase in OUT_OF_SERVICE else 'in'} |"
+        for phase in Phase
+    ]
+    return _PAGE.replace("@ROWS@", "\n".join(rows)).replace("@DIAGRAM@", diagram())
+
+
+def _leads(phase: Phase) -> str:
+    return "; ".join(f"{event.value}: `{after.value}`" for event, after in TRANSITIONS[phase].items()) or "-"
+
+
+_PAGE = """\
+# The phases of a node
+
+<!-- Made by scripts/docs from src/muster/executor/machine.py. Change that, not this. -->
+
+A phase says what a node needs *next*. `muster rollouts show` names it for every node. A wait stays in its phase.
+
+| phase | what is done | leads to | in or out of service |
+|---|---|---|---|
+@ROWS@
+
+Up to `restore-point-required` nothing of the node's stack is changed: when the rollout halts, these nodes are given back as they are. From
+`apply-required` on every way ends in `done`, `rolled-back` or `quarantined`.
+
+```mermaid
+@DIAGRAM@```
+"""

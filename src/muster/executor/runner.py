@@ -28,8 +28,8 @@ POLL_MOST_S = 15.0
 """A wait is looked at again after 0.2 s, then ever more rarely, at most every 15 s: quick on short work, cheap on long work."""
 
 UNREACHABLE_LIMIT_S = 3600
-"""How long a node may be unreachable in one phase before the phase counts as failed. A bound of an hour lets a slow
-restart or a network repair pass."""
+"""How long a node may be unreachable without a break before the phase counts as failed. An hour lets a slow restart or a network repair
+pass; time in which the node answered does not count, so a drain of a day is not ended by one lost packet."""
 
 UNREACHABLE_BEFORE_LEASE_S = 10
 """A node that does not answer before anything was begun is left out soon; the rollout does not wait for it."""
@@ -131,15 +131,11 @@ class Runner:
 
 def advanced(run: Run, result: Result, now: datetime) -> Run:
     """The run after `result`. Pure: where a bound on waiting is passed, the wait becomes a refusal or a failure here."""
-    result = _bounded(run, result, now)
+    silent_since = _silent_since(run, result, now)
+    result = _bounded(run, result, silent_since, now)
     phase = machine.step(run.phase, result.event)
-    notes = {**run.notes, **result.notes}
-    if phase is Phase.ROLLBACK_REQUIRED:
-        notes = {"cause": result.why, "failed_in": run.phase.value, "direction": "back"} | notes
-    if phase in (Phase.LEFT_OUT, Phase.RELEASE_REQUIRED, Phase.QUARANTINED):
-        notes.setdefault("cause", result.why)
+    notes = _noted(run, result, phase)
     if phase is not run.phase:
-        notes.pop("unreachable", None)
         return replace(
             run,
             phase=phase,
@@ -150,20 +146,45 @@ def advanced(run: Run, result: Result, now: datetime) -> Run:
             notes=notes,
             lease=result.lease or run.lease,
         )
-    waited = (now - run.phase_since).total_seconds()
+    if silent_since is not None:
+        notes |= {"unreachable": result.notes["unreachable"], "unreachable_since": silent_since.isoformat()}
+    waited = max((now - run.phase_since).total_seconds(), 0)
     delay = min(POLL_FIRST_S + waited * (POLL_GROWTH - 1) / 2, POLL_MOST_S)
     attempt = run.attempt + 1 if result.retry else run.attempt
     return replace(run, wake_at=now + timedelta(seconds=delay), waiting=result.why, notes=notes, attempt=attempt)
 
 
-def _bounded(run: Run, result: Result, now: datetime) -> Result:
+def _noted(run: Run, result: Result, phase: Phase) -> dict[str, str]:
+    """What later phases and the gates need to know, once the run comes to `phase`. Silence is noted elsewhere: it ends with its phase."""
+    notes = {**run.notes, **result.notes}
+    for passing in ("unreachable", "unreachable_since"):
+        notes.pop(passing, None)
+    if phase is Phase.ROLLBACK_REQUIRED:
+        notes = {"cause": result.why, "failed_in": run.phase.value, "direction": "back"} | notes
+    if phase in (Phase.LEFT_OUT, Phase.RELEASE_REQUIRED, Phase.QUARANTINED):
+        notes.setdefault("cause", result.why)
+    if phase is Phase.QUARANTINED and (run.phase in machine.BEFORE_CHANGE or run.phase is Phase.RELEASE_REQUIRED):
+        # Nothing of the node was changed, so whatever broke it, the new driver did not.
+        notes.setdefault("broken_before", result.why)
+    return notes
+
+
+def _silent_since(run: Run, result: Result, now: datetime) -> datetime | None:
+    """Since when the node has not answered, in this phase and without a break; None when it just did."""
     if result.event is not Event.WAITING or "unreachable" not in result.notes:
+        return None
+    known = run.notes.get("unreachable_since")
+    return datetime.fromisoformat(known) if known is not None else now
+
+
+def _bounded(run: Run, result: Result, silent_since: datetime | None, now: datetime) -> Result:
+    if silent_since is None:
         return result
-    waited = (now - run.phase_since).total_seconds()
-    if run.phase is Phase.PREFLIGHT_REQUIRED and waited > UNREACHABLE_BEFORE_LEASE_S:
+    silent_s = (now - silent_since).total_seconds()
+    if run.phase is Phase.PREFLIGHT_REQUIRED and silent_s > UNREACHABLE_BEFORE_LEASE_S:
         return replace(result, event=Event.REFUSED)
-    if waited > UNREACHABLE_LIMIT_S:
-        return replace(result, event=Event.FAILED, why=f"{result.why}, for {int(waited)} s")
+    if silent_s > UNREACHABLE_LIMIT_S:
+        return replace(result, event=Event.FAILED, why=f"{result.why}, for {int(silent_s)} s")
     return result
 
 

@@ -3,6 +3,7 @@
 Every node is judged on every question: a question whose facts are missing gives a finding of severity `unknown`, never silence.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -46,9 +47,15 @@ def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     findings = [
         Finding(s.code, s.severity, s.subject, tuple(sorted(nodes)), s.evidence, s.todo) for s, nodes in grouped.items()
     ]
-    findings += _pools(subjects)
+    findings += _pools([subject for subject in subjects if _fresh(subject, now)])
     order = list(Severity)
     return tuple(sorted(findings, key=lambda f: (order.index(f.severity), f.code, f.subject, f.nodes)))
+
+
+def _fresh(subject: Subject, now: datetime) -> bool:
+    """Whether what is known of a node can be held against others: old evidence is no evidence."""
+    facts = subject.facts
+    return facts is not None and facts.trouble is None and now - facts.observed_at <= timedelta(seconds=STALE_AFTER_S)
 
 
 def _judge(subject: Subject, now: datetime) -> Iterator[_Seen]:
@@ -95,6 +102,12 @@ def _stack(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
 
 
 def _packages(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
+    manager = facts.value("packages.manager")
+    why = facts.unread("package") or (manager.why if isinstance(manager, Unknown) else None)
+    if why is not None:
+        words = f"the installed packages are unknown: {why}"
+        yield _Seen("packages-unknown", Severity.UNKNOWN, "packages", words, "on the node: dpkg-query -W")
+        return
     broken = [n for n in facts.members("package") if facts.text(f"package[{n}].state") in BROKEN_STATES]
     if broken:
         yield _Seen(
@@ -106,9 +119,20 @@ def _packages(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
         )
     if not subject.holds:
         return
-    disk = facts.text("module.nvidia.disk_version") or ""
-    carriers = [n for n in facts.members("package") if _upstream(facts.text(f"package[{n}].version")) == disk and disk]
-    free = [n for n in carriers if facts.value(f"package[{n}].hold") is not True]
+    yield from _holds(facts)
+
+
+def _holds(facts: NodeFacts) -> Iterator[_Seen]:
+    disk = facts.text("module.nvidia.disk_version")
+    if disk is None:
+        return  # `stack-unknown` has said so
+    carriers = [n for n in facts.members("package") if _upstream(facts.text(f"package[{n}].version")) == disk]
+    holds = [facts.value(f"package[{name}].hold") for name in carriers]
+    free = [hold for hold in holds if hold is False]
+    unknown = [hold for hold in holds if not isinstance(hold, bool)]
+    if unknown:
+        words = f"whether {len(unknown)} driver packages are held is unknown"
+        yield _Seen("hold-unknown", Severity.UNKNOWN, "packages", words, "on the node: apt-mark showhold")
     if free:
         yield _Seen(
             "hold-missing", Severity.WARNING, "packages", f"{len(free)} driver packages are not held: an upgrade may change them",
@@ -118,9 +142,10 @@ def _packages(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
 
 def _gpus(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
     count = facts.value("gpu.count")
-    if isinstance(count, Unknown):
+    if not isinstance(count, int):
+        why = count.why if isinstance(count, Unknown) else "not a number"
         yield _Seen(
-            "gpu-unknown", Severity.UNKNOWN, "gpu", f"the GPUs cannot be read: {count.why}", "on the node: nvidia-smi"
+            "gpu-unknown", Severity.UNKNOWN, "gpu", f"the GPUs cannot be read: {why}", "on the node: nvidia-smi"
         )
     elif count == 0:
         yield _Seen("no-gpu", Severity.ERROR, "gpu", "no GPU answers", "on the node: nvidia-smi, dmesg | grep NVRM")
@@ -138,7 +163,7 @@ _QUESTIONS: tuple[Callable[[Subject, NodeFacts], Iterator[_Seen]], ...] = (_stac
 
 
 def _pools(subjects: Sequence[Subject]) -> Iterator[Finding]:
-    """One driver version in each pool."""
+    """One driver version in each pool: named are the nodes that run another one than most, the newest of several equally frequent."""
     seen: dict[str, dict[str, list[str]]] = {}
     for subject in subjects:
         loaded = subject.facts.text("module.nvidia.loaded_version") if subject.facts else None
@@ -147,7 +172,8 @@ def _pools(subjects: Sequence[Subject]) -> Iterator[Finding]:
     for pool, versions in seen.items():
         if len(versions) > 1:
             words = ", ".join(f"{version} on {len(nodes)}" for version, nodes in sorted(versions.items()))
-            minority = min(versions.values(), key=lambda nodes: (len(nodes), nodes))
+            most = max(versions, key=lambda version: (len(versions[version]), _order(version)))
+            minority = [node for version, nodes in versions.items() if version != most for node in nodes]
             yield Finding(
                 "mixed-drivers",
                 Severity.WARNING,
@@ -156,6 +182,10 @@ def _pools(subjects: Sequence[Subject]) -> Iterator[Finding]:
                 words,
                 "muster plan: one version a pool",
             )
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", version))
 
 
 def _upstream(version: str | None) -> str:

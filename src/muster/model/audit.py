@@ -35,8 +35,8 @@ class Entry:
 
 
 def canonical(value: object) -> bytes:
-    """Canonical JSON: sorted keys, UTF-8, no spaces. Raises TypeError for a float (they have no one text)."""
-    _no_floats(value)
+    """Canonical JSON: sorted keys, UTF-8, no spaces. Raises TypeError for a float (they have no one text) and for a key that is no text."""
+    _one_text(value)
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
 
 
@@ -47,15 +47,18 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no canonical JSON")
 
 
-def _no_floats(value: object) -> None:
+def _one_text(value: object) -> None:
     if isinstance(value, float):
         raise TypeError("canonical JSON holds no floats")
     if isinstance(value, Mapping):
-        for member in value.values():
-            _no_floats(member)
+        for key, member in value.items():
+            # json would write the keys 1 and "1", or None and "null", as one text.
+            if not isinstance(key, str):
+                raise TypeError(f"canonical JSON has texts as keys, not {type(key).__name__}")
+            _one_text(member)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for member in value:
-            _no_floats(member)
+            _one_text(member)
 
 
 def entry_hash(chain: str, seq: int, record: Record, prev: str) -> str:

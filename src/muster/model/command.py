@@ -6,7 +6,7 @@ and a simulated transport applies it to its world instead of running the text.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from muster.model.lease import Fence
 from muster.model.stack import PackagePin
@@ -161,8 +161,14 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"holder": holder, "rollout_id": rollout_id}
         case ReleaseLease(rollout_id=rollout_id):
             body |= {"rollout_id": rollout_id}
-        case _:
+        case SaveRestorePoint(run_id=run_id):
+            body |= {"run_id": run_id}
+        case Collect(facts=facts):
+            body |= {"facts": list(facts)}
+        case ListJobs() | ShowLease() | Reload() | Reboot() | Validate():
             pass
+        case _:
+            assert_never(intent)
     return body
 
 

@@ -81,6 +81,13 @@ class NodeFacts:
         return value if isinstance(value, str) else None
 
     def members(self, kind: str) -> tuple[str, ...]:
-        """The keys of `kind[<key>]...` paths, sorted."""
+        """The keys of `kind[<key>]...` paths, sorted. `*` is no key: it stands for a list that could not be read (see `unread`)."""
         keys = {p[len(kind) + 1 : p.index("]")] for p in self.facts if p.startswith(kind + "[") and "]" in p}
-        return tuple(sorted(keys))
+        return tuple(sorted(keys - {"*"}))
+
+    def unread(self, kind: str) -> str | None:
+        """Why the list `kind[...]` could not be read; None when it was read, be it empty."""
+        for path, fact in self.facts.items():
+            if path.startswith(f"{kind}[*]") and isinstance(fact.value, Unknown):
+                return fact.value.why
+        return None if self.facts else (self.trouble or Unknown("not collected")).why

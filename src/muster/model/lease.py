@@ -1,6 +1,9 @@
 """The claim on a node that lives on the node, and the fence that keeps two holders apart."""
 
+import re
 from dataclasses import dataclass
+
+_FENCE = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,9 +21,11 @@ class Fence:
 
     @classmethod
     def parse(cls, text: str) -> "Fence":
-        """The fence written as `lease.claim`; ValueError for anything else."""
-        lease, _, claim = text.partition(".")
-        return cls(int(lease), int(claim))
+        """The fence written as `lease.claim`, as `str` writes it; ValueError for anything else."""
+        found = _FENCE.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no fence: two whole numbers with a dot between")
+        return cls(int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,11 @@ NEEDED = (
 
 
 def unknown_facts(facts: NodeFacts) -> tuple[str, ...]:
-    """Which of the needed facts are unknown, with why."""
-    return tuple(
-        f"{path} ({getattr(facts.value(path), 'why', 'not a text')})" for path in NEEDED if facts.text(path) is None
+    """Which of the needed facts are unknown, with why; the installed packages among them."""
+    unread = facts.unread("package")
+    return (
+        *(f"{path} ({getattr(facts.value(path), 'why', 'not a text')})" for path in NEEDED if facts.text(path) is None),
+        *((f"the installed packages ({unread})",) if unread is not None else ()),
     )
 
 
@@ -40,13 +42,22 @@ def node_class(facts: NodeFacts, managers: Iterable[PackageManager]) -> NodeClas
         driver=facts.text("module.nvidia.disk_version") or "",
         loaded=facts.text("module.nvidia.loaded_version") or "",
         manager=manager.name,
-        packages=driver_packages(manager.installed(facts), facts.text("module.nvidia.disk_version") or ""),
+        packages=driver_packages(
+            manager.installed(facts),
+            facts.text("module.nvidia.disk_version") or "",
+            facts.text("library.libcuda.version") or "",
+        ),
     )
 
 
-def driver_packages(installed: Mapping[str, str], driver: str) -> tuple[PackagePin, ...]:
-    """The installed packages that carry `driver`: their upstream version is the driver's, whatever the packager added after it."""
-    return pins_from({name: version for name, version in installed.items() if carries(version, driver)})
+def driver_packages(installed: Mapping[str, str], *drivers: str) -> tuple[PackagePin, ...]:
+    """The installed packages that carry one of `drivers`: their upstream version is the driver's, whatever the packager added after it.
+
+    More than one where a node's parts disagree: all of them move, else the stack stays apart.
+    """
+    return pins_from(
+        {name: version for name, version in installed.items() if any(carries(version, driver) for driver in drivers)}
+    )
 
 
 def carries(version: str, driver: str) -> bool:

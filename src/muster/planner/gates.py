@@ -2,7 +2,7 @@
 
 Only failures that the driver can have caused count against it: it did not install, load, verify or validate after the node passed on the old
 driver. A node that was broken before, or that was left out, proves nothing. Silence proves nothing either: a run that has not ended holds
-what comes after it.
+what comes after it, and a canary stage that proved nothing holds everything after it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from muster.model.phase import Phase
-from muster.model.plan import Plan, Waiting, WaitingOn
+from muster.model.plan import Plan, Stage, Waiting, WaitingOn
 from muster.model.run import RolloutState, Run
 
 LATER_FAILURES_TO_HALT = 2
@@ -35,16 +35,21 @@ class Decision:
 
 
 def failed_by_driver(run: Run) -> bool:
-    """Whether this run counts against the driver. `notes["broken_before"]` marks a node that failed on the old one."""
+    """Whether this run counts against the driver. `notes["broken_before"]` marks a node that failed before anything was changed on it."""
     if run.phase is Phase.QUARANTINED:
         return "broken_before" not in run.notes
     return run.phase in _FAILED or run.notes.get("direction") == "back"
 
 
-def decide(plan: Plan, runs: Sequence[Run], now: datetime) -> Decision:
-    """The decision for a running rollout from its runs alone; the same runs and time give the same decision."""
-    failures = [run for run in runs if failed_by_driver(run)]
-    halt = _halt(plan, failures)
+def decide(plan: Plan, runs: Sequence[Run], now: datetime, state: RolloutState = RolloutState.RUNNING) -> Decision:
+    """The decision for a rollout from its runs alone; the same runs and time give the same decision.
+
+    Only a running rollout releases anything; one in another `state` stays in it.
+    """
+    if state is not RolloutState.RUNNING:
+        return Decision((), state, f"the rollout is {state.value}", ())
+    failures = sorted((run for run in runs if failed_by_driver(run)), key=lambda run: run.phase_since)
+    halt = _halt(plan, failures) or _unproved(plan, runs)
     if halt:
         return Decision((), RolloutState.HALTED, halt, ())
     if all(run.ended for run in runs):
@@ -58,7 +63,22 @@ def _halt(plan: Plan, failures: Sequence[Run]) -> str:
         if plan.stages[run.stage].canary:
             return f"{run.node}, a canary, failed on {plan.target}: {run.notes.get('cause', 'no cause recorded')}"
     if len({run.node for run in failures}) >= LATER_FAILURES_TO_HALT:
-        return f"{len(failures)} nodes failed on {plan.target}, the last {failures[-1].node}: {failures[-1].notes.get('cause', '')}"
+        last = failures[-1]
+        return f"{len(failures)} nodes failed on {plan.target}, the last {last.node}: {last.notes.get('cause', 'no cause recorded')}"
+    return ""
+
+
+def _unproved(plan: Plan, runs: Sequence[Run]) -> str:
+    """Canaries that were all left out or broken before say nothing of the driver: what comes after them must not begin on their word."""
+    for index, stage in enumerate(plan.stages):
+        canaries = [run for run in runs if run.stage == index] if stage.canary else []
+        proved = any(run.phase is Phase.DONE for run in canaries)
+        if canaries and not proved and all(run.ended for run in canaries) and not all(run.ended for run in runs):
+            first = canaries[0]
+            cause = first.notes.get("cause", "no cause recorded")
+            return (
+                f"no canary came to run {plan.target}, so nothing is proved; {first.node} {first.phase.value}: {cause}"
+            )
     return ""
 
 
@@ -70,22 +90,33 @@ def _ended(runs: Sequence[Run]) -> str:
 
 def _next(plan: Plan, runs: Sequence[Run], now: datetime) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
     """Runs to release in the first group that has not ended, and what holds the rest."""
-    room = _room(plan, runs)
     for index, stage in enumerate(plan.stages):
-        for number, _ in enumerate(stage.groups):
-            group = [run for run in runs if run.stage == index and run.group == number]
-            if all(run.ended for run in group):
-                continue
-            release, waiting = _within_budget(plan, [run for run in group if not run.released], room)
-            return release, waiting or (_for_group(stage.name, group),)
         members = [run for run in runs if run.stage == index]
-        soaked = max(run.phase_since for run in members) + timedelta(seconds=stage.soak_s)
-        if soaked > now and index + 1 < len(plan.stages):
+        for number, _ in enumerate(stage.groups):
+            group = [run for run in members if run.group == number]
+            if not all(run.ended for run in group):
+                return _in_group(plan, stage, members, group, _room(plan, runs))
+        ended = max((run.phase_since for run in members), default=now)
+        soaked = ended + timedelta(seconds=stage.soak_s)
+        if soaked > now and not all(run.ended for run in runs if run.stage > index):
             return (), (Waiting(stage.name, WaitingOn.SOAK, f"stage {stage.name} soaks until {soaked:%H:%M:%S} UTC"),)
     return (), ()
 
 
-def _room(plan: Plan, runs: Sequence[Run]) -> dict[str, int]:
+def _in_group(
+    plan: Plan, stage: Stage, members: Sequence[Run], group: Sequence[Run], room: Mapping[str, int]
+) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
+    """What of a group may begin, and what holds the rest of it."""
+    held = [run for run in group if not run.released]
+    if stage.canary and not any(run.phase is Phase.DONE for run in members):
+        # Until one canary has come through, one at a time: those before it were left out or broken before, and proved nothing.
+        under_way = any(run.released and not run.ended for run in members)
+        held = [] if under_way else held[:1]
+    release, waiting = _within_budget(plan, held, dict(room))
+    return release, waiting or (_for_group(stage.name, group),)
+
+
+def _room(plan: Plan, runs: Sequence[Run]) -> Mapping[str, int]:
     """Nodes that may still be taken from each pool: its limit less those that are away or on their way."""
     room = {limits.pool: limits.unavailable for limits in plan.pools}
     pools = {part.node: part.pool for part in plan.nodes}
@@ -99,6 +130,7 @@ def _within_budget(
     plan: Plan, held: Sequence[Run], room: dict[str, int]
 ) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
     pools: Mapping[str, str] = {part.node: part.pool for part in plan.nodes}
+    limits = {each.pool: each.unavailable for each in plan.pools}
     release: list[str] = []
     waiting: list[Waiting] = []
     for run in held:
@@ -107,9 +139,8 @@ def _within_budget(
             room[pool] -= 1
             release.append(run.run_id)
         else:
-            waiting.append(
-                Waiting(run.node, WaitingOn.BUDGET, f"{run.node} waits: pool {pool} has its limit of nodes away")
-            )
+            words = f"{run.node} waits: of pool {pool} the most that may be away ({limits[pool]}) are under way or quarantined"
+            waiting.append(Waiting(run.node, WaitingOn.BUDGET, words))
     return tuple(release), tuple(waiting)
 
 

@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from muster.model.plan import Plan
+from muster.model.plan import Plan, Stage, Step
+from muster.solver.words import DOUBT
+
+CANARIES_AT_MOST = (1, 1, 2, 4)
+"""How many canaries may be exposed at a time, group by group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Note:
 
 def lint(plan: Plan) -> tuple[Note, ...]:
     """All notes on a plan, the fatal ones first; none for a plan that keeps the rules."""
-    notes = [*_places(plan), *_stages(plan), *_budgets(plan), *_steps(plan)]
+    notes = [*_places(plan), *_stages(plan), *_budgets(plan), *_steps(plan), *_memory(plan)]
     return tuple(sorted(notes, key=lambda note: (note.severity != "fatal", note.subject)))
 
 
@@ -44,38 +48,103 @@ def _places(plan: Plan) -> Iterator[Note]:
 
 
 def _stages(plan: Plan) -> Iterator[Note]:
-    if plan.stages and not plan.stages[0].canary:
-        yield Note("fatal", plan.stages[0].name, "the first stage is not a canary stage")
-    for stage in plan.stages:
+    if plan.stages and not any(stage.canary for stage in plan.stages):
+        exposed = len(plan.stages[0].groups[0]) if plan.stages[0].groups else 0
+        yield Note(
+            "advice",
+            plan.stages[0].name,
+            f"has no canaries before it: a bad driver reaches up to {exposed} nodes at once",
+        )
+    for index, stage in enumerate(plan.stages):
         grouped = tuple(node for group in stage.groups for node in group)
         if grouped != stage.nodes:
             yield Note("fatal", stage.name, "its groups are not its nodes")
-        if stage.canary and stage.groups and len(stage.groups[0]) != 1:
-            yield Note("fatal", stage.name, "the first canary is not alone")
+        if not stage.nodes or not all(stage.groups):
+            yield Note("fatal", stage.name, "holds an empty group, or nobody")
+        if stage.soak_s < 0:
+            yield Note("fatal", stage.name, "soaks for less than no time")
+        if stage.canary:
+            yield from _canaries(stage, index)
+
+
+def _canaries(stage: Stage, index: int) -> Iterator[Note]:
+    if index:
+        yield Note("fatal", stage.name, "its canaries come after others")
+    sizes = tuple(len(group) for group in stage.groups)
+    if sizes and sizes[0] != 1:
+        yield Note("fatal", stage.name, "the first canary is not alone")
+    elif len(sizes) > len(CANARIES_AT_MOST) or any(
+        size > most for size, most in zip(sizes, CANARIES_AT_MOST, strict=False)
+    ):
+        yield Note(
+            "fatal", stage.name, f"its canaries go in groups of {', '.join(map(str, sizes))}, which is too many at once"
+        )
 
 
 def _budgets(plan: Plan) -> Iterator[Note]:
-    limits = {p.pool: p for p in plan.pools}
+    limits = Counter(limit.pool for limit in plan.pools)
+    planned = Counter(part.pool for part in plan.nodes)
     for part in plan.nodes:
         if part.pool not in limits:
             yield Note("fatal", part.node, f"its pool {part.pool} has no limit")
     for limit in plan.pools:
+        if limits[limit.pool] > 1:
+            yield Note("fatal", limit.pool, "has more than one limit")
         if limit.unavailable < 1:
             yield Note("fatal", limit.pool, "may lose no node, so nothing can be changed")
         elif limit.unavailable >= limit.nodes and limit.nodes > 1:
             yield Note("advice", limit.pool, "may lose all its nodes at once")
+        if planned[limit.pool] > limit.nodes:
+            yield Note(
+                "fatal", limit.pool, f"has {limit.nodes} nodes, of which {planned[limit.pool]} are to be changed"
+            )
 
 
 def _steps(plan: Plan) -> Iterator[Note]:
     for part in plan.nodes:
         step = part.step
-        if not step.back or {p.name for p in step.back} < {p.name for p in step.packages}:
-            yield Note("fatal", part.node, "has no whole way back")
-        if not step.expects:
-            yield Note("fatal", part.node, "expects nothing, so a moved node would not be noticed")
-        if not step.done_when:
-            yield Note("fatal", part.node, "does not say when it is done")
+        yield from (Note("fatal", part.node, says) for says in (*_way(step), *_proof(step)))
         if step.restart not in ("reload", "reboot"):
             yield Note("fatal", part.node, f"restarts by {step.restart!r}, which nobody knows")
-        if step.packages == step.back:
+        if not step.packages or set(step.expects) == set(step.done_when):
             yield Note("fatal", part.node, "changes nothing")
+        expected = {each.path: each.value for each in step.expects}
+        loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
+        if loaded != disk:
+            yield Note(
+                "advice",
+                part.node,
+                f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}",
+            )
+
+
+def _way(step: Step) -> Iterator[str]:
+    """The way back brings every package to where it is now."""
+    if not step.back or not {p.name for p in step.packages} <= {p.name for p in step.back}:
+        yield "has no whole way back"
+    expected = {each.path: each.value for each in step.expects}
+    if not expected:
+        yield "expects nothing, so a moved node would not be noticed"
+    elif any(expected.get(f"package[{pin.name}].version") != pin.version for pin in step.back):
+        yield "goes back to packages that it is not expected to have"
+
+
+def _proof(step: Step) -> Iterator[str]:
+    """What is called done is that the new driver is loaded and every package is the one that was meant."""
+    done = {each.path: each.value for each in step.done_when}
+    if not done:
+        yield "does not say when it is done"
+    elif done.get("module.nvidia.loaded_version") != step.to_driver.partition("-")[0]:
+        yield f"is called done without {step.to_driver} loaded"
+    elif any(done.get(f"package[{pin.name}].version") != pin.version for pin in step.packages):
+        yield "is called done with other packages than it installs"
+
+
+def _memory(plan: Plan) -> Iterator[Note]:
+    """What rests on memory needs a person's word."""
+    doubts = [line for line in plan.because if DOUBT in line]
+    if doubts and plan.nodes:
+        if plan.approvals < 1:
+            yield Note("fatal", plan.target, f"needs an approval: {doubts[0]}")
+        else:
+            yield Note("advice", plan.target, f"whoever approves it vouches for this: {doubts[0]}")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.model.fact import NodeFacts, Unknown
+from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.policy import Match, Policy, Pool
 
@@ -59,7 +59,14 @@ def _holds(match: Match, node: Node, facts: NodeFacts | None) -> bool | str:
         return True
     if key == "gpu":
         return any(_family_in(family, str(seen)) for family in match.values)
-    return str(seen) in match.values
+    return any(text in match.values for text in _texts(seen))
+
+
+def _texts(seen: FactValue) -> tuple[str, ...]:
+    """The value as a policy writes it: yes and no as YAML's `true` and `false`, of a list each member."""
+    if isinstance(seen, bool):
+        return ("true" if seen else "false",)
+    return seen if isinstance(seen, tuple) else (str(seen),)
 
 
 def _family_in(family: str, product: str) -> bool:

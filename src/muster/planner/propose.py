@@ -24,6 +24,9 @@ from muster.solver.words import sentence
 STALE_AFTER_S = 3600
 """Facts older than an hour are not planned on: in an hour an unattended upgrade has had its turn."""
 
+IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
+"""Kinds of root file system of nodes that are booted from an image."""
+
 _TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
 
 
@@ -51,20 +54,22 @@ def propose(given: PlanInput) -> Plan:
     because: dict[str, None] = {}
     answers: dict[tuple[NodeClass, str], Answer] = {}
     for node in given.nodes:
-        pool = pool_of(given.placings[node.name], given.policy)
-        if given.only_pool is not None and (pool is None or pool.name != given.only_pool):
+        placing = given.placings[node.name]
+        if given.only_pool is not None and not _may_be_in(placing, given.only_pool):
             continue
+        pool = pool_of(placing, given.policy)
         outcome = _node(given, node, pool, answers, because)
         if isinstance(outcome, Waiting):
             left.append(outcome)
         else:
             planned[node.name], candidates[node.name] = outcome
-    order = [candidates[name] for name in given.order if name in candidates]
+    # A node that chance was not asked about comes last; nobody is lost for it.
+    order = [candidates[name] for name in dict.fromkeys((*given.order, *candidates)) if name in candidates]
     stages = lay_out(order, _wishes(given.policy))
     parts = tuple(planned[name] for stage in stages for name in stage.nodes)
     return Plan(
         fleet=given.policy.fleet,
-        created_at=given.now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=given.now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{given.now.microsecond // 1000:03d}Z",
         parent=None,
         target=_one([part.step.to_driver for part in parts]),
         flavour=_one([part.step.flavour for part in parts]),
@@ -96,6 +101,10 @@ def _node(
     if kind is None:
         why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
         return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
+    broken = next(m for m in given.managers if m.name == kind.manager).broken(facts)
+    if broken:
+        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
+        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, words)
     key = (kind, pool.name)
     if key not in answers:
         answers[key] = given.solve(kind, pool)
@@ -123,19 +132,50 @@ def _not_plannable(given: PlanInput, node: Node, pool: Pool | None) -> Waiting |
         words = f"its pool cannot be told: {unknown}" if unknown else "is in no pool: seen, never changed"
         on = WaitingOn.UNKNOWN_HEALTH if unknown else WaitingOn.OWNED_BY_HUMAN
         return Waiting(node.name, on, words)
-    return _held(node, facts)
+    if placing.unknown:
+        words = f"is in {pool.name}, and whether also in another pool cannot be told: {'; '.join(placing.unknown)}"
+        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
+    return _unkept(node, pool) or _held(node, facts) or _image_booted(node, facts)
+
+
+def _may_be_in(placing: Placing, pool: str) -> bool:
+    """Whether a node is in `pool`, or could be: one that could must be reported too."""
+    return pool in placing.pools or any(reason.startswith(f"{pool}: ") for reason in placing.unknown)
+
+
+def _unkept(node: Node, pool: Pool) -> Waiting | None:
+    """Bounds that a person set and that nothing here keeps yet: such a pool is not changed, rather than changed against its bounds."""
+    if pool.windows:
+        words = f"pool {pool.name} has windows, and this release cannot wait for them"
+        return Waiting(node.name, WaitingOn.WINDOW, words)
+    bounds = [name for name in ("rack", "tenant") if getattr(pool.max_unavailable, name) is not None]
+    if bounds:
+        words = f"pool {pool.name} bounds max_unavailable by {' and '.join(bounds)}, and this release keeps the bound by pool alone"
+        return Waiting(node.name, WaitingOn.BUDGET, words)
+    return None
 
 
 def _held(node: Node, facts: NodeFacts) -> Waiting | None:
-    holder = facts.text("lease.holder")
-    if holder:
-        rollout = facts.text("lease.rollout_id") or "no rollout"
-        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, f"is held by {holder} for {rollout}")
+    """A node that somebody holds, or of which that cannot be told."""
+    held, holder = facts.value("lease.held"), facts.text("lease.holder")
+    if holder or held is True:
+        words = f"is held by {holder or 'somebody'} for {facts.text('lease.rollout_id') or 'no rollout'}"
+        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, words)
+    if held is not False:
+        why = getattr(held, "why", "not a yes or no")
+        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, f"whether somebody holds it is unknown: {why}")
+    return None
+
+
+def _image_booted(node: Node, facts: NodeFacts) -> Waiting | None:
+    """A node whose root does not outlive a restart, or of which that cannot be told."""
     kind = facts.text("root_fs.kind")
-    if kind in ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs"):
-        return Waiting(
-            node.name, WaitingOn.NO_SOLUTION, f"boots from an image (root on {kind}): a change would be lost"
-        )
+    if kind is None:
+        words = f"whether it boots from an image is unknown: root_fs.kind ({_why(facts, 'root_fs.kind')})"
+        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
+    if kind in IMAGE_KINDS:
+        words = f"boots from an image (root on {kind}): a change would be lost"
+        return Waiting(node.name, WaitingOn.NO_SOLUTION, words)
     return None
 
 
@@ -150,15 +190,20 @@ def _change(
 ) -> Waiting | tuple[NodePlan, Candidate]:
     target = answer.chosen.driver.text
     if not kind.packages:
-        return Waiting(
-            node.name, WaitingOn.NO_SOLUTION, f"no installed package carries {kind.driver}: not installed by packages"
-        )
+        words = f"no installed package carries {kind.driver}: not installed by packages"
+        return Waiting(node.name, WaitingOn.NO_SOLUTION, words)
+    unknown = [f"{path} ({_why(facts, path)})" for path in _STACK if facts.text(path) is None]
+    if unknown:
+        # What the way back would have to prove cannot be told either.
+        words = f"what it runs now is unknown: {', '.join(unknown)}"
+        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
     manager = next(m for m in given.managers if m.name == kind.manager)
-    installed = {pin.name: pin.version for pin in kind.packages}
-    version = manager.version_text(target, installed)
+    version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
     packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
     upstream = target.partition("-")[0]
-    if packages == kind.packages and kind.loaded == upstream and answer.chosen.flavour == kind.flavour:
+    seen = {path: facts.text(path) or "" for path in _STACK}
+    wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
+    if packages == kind.packages and seen == wanted:
         return Waiting(node.name, WaitingOn.NOTHING_TO_DO, f"already runs {target}")
     step = Step(
         from_driver=kind.driver,
@@ -167,25 +212,33 @@ def _change(
         manager=kind.manager,
         packages=packages,
         back=kind.packages,
-        restart="reload" if pool.reload is Permission.ALLOWED else "reboot",
-        expects=_stack_is(kind.driver, kind.loaded, kind.flavour, kind.packages),
-        done_when=_stack_is(upstream, upstream, answer.chosen.flavour, packages),
+        restart="reload" if pool.reload is Permission.ALLOWED and not answer.reboot else "reboot",
+        expects=_stack_is(seen, kind.packages),
+        done_when=_stack_is(wanted, packages),
     )
-    because.update(dict.fromkeys(f"{target}: {rule.says} [{rule.rule}]" for rule in answer.because))
+    said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
+    because.update(dict.fromkeys(f"{target}: {sentence(rule)}" for rule in said))
     holders = facts.value("holder.pids")
     busy = isinstance(holders, Unknown) or bool(holders)
     stratum = f"{kind.product} / {kind.kernel} / {kind.flavour}"
     return NodePlan(node.name, pool.name, step), Candidate(node.name, stratum, _TIERS[pool.tier], busy)
 
 
-def _stack_is(disk: str, loaded: str, flavour: str, packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
+_STACK = (
+    "library.libcuda.version", "module.nvidia.disk_version", "module.nvidia.flavour", "module.nvidia.loaded_version",
+)  # fmt: skip
+"""What must agree on a node, beside the packages."""
+
+
+def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
     return (
         *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
-        Expectation("library.libcuda.version", disk),
-        Expectation("module.nvidia.disk_version", disk),
-        Expectation("module.nvidia.flavour", flavour),
-        Expectation("module.nvidia.loaded_version", loaded),
+        *(Expectation(path, values[path]) for path in _STACK),
     )
+
+
+def _why(facts: NodeFacts, path: str) -> str:
+    return getattr(facts.value(path), "why", "not a text")
 
 
 def _wishes(policy: Policy) -> tuple[StageWish, ...]:

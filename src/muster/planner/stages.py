@@ -42,7 +42,7 @@ def canary_count(candidates: Sequence[Candidate]) -> int:
 
 
 def lay_out(candidates: Sequence[Candidate], wishes: Sequence[StageWish]) -> tuple[Stage, ...]:
-    """Stages that hold every candidate exactly once; empty stages are left out.
+    """Stages that hold every candidate exactly once, whatever the wishes add up to; empty stages are left out.
 
     `candidates` come in the order of chance; within it development goes before critical and idle before busy.
     """
@@ -51,9 +51,10 @@ def lay_out(candidates: Sequence[Candidate], wishes: Sequence[StageWish]) -> tup
     stages: list[Stage] = []
     for wish in wishes:
         if wish.share is None:
-            chosen = _spread(order, canary_count(order))
-            order = [*chosen, *(c for c in order if c not in chosen)]
-            upto = len(chosen)
+            rest = order[placed:]
+            chosen = _spread(rest, canary_count(rest))
+            order = [*order[:placed], *chosen, *(c for c in rest if c not in chosen)]
+            upto = placed + len(chosen)
         else:
             upto = max(placed, wish.share.of(total))
         nodes = tuple(c.node for c in order[placed:upto])
@@ -61,6 +62,10 @@ def lay_out(candidates: Sequence[Candidate], wishes: Sequence[StageWish]) -> tup
             groups = _canary_groups(nodes) if wish.share is None else (nodes,)
             stages.append(Stage(wish.name, nodes, groups, wish.soak_s, canary=wish.share is None))
         placed = max(placed, upto)
+    if placed < total:
+        # Wishes that do not end in all: nobody is lost without a word.
+        nodes = tuple(c.node for c in order[placed:])
+        stages.append(Stage("rest", nodes, (nodes,), wishes[-1].soak_s if wishes else 0, canary=False))
     return tuple(stages)
 
 

@@ -7,11 +7,15 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class RuleSays:
-    """A rule of the knowledge base: its id, what it says in a clause, and where that was read."""
+    """A rule of the knowledge base: its id, what it says in a clause, and where that was read.
+
+    `doubt` says what of it nobody found written; such a rule is never said without it, and what rests on it needs a person's word.
+    """
 
     rule: str
     says: str
     source: str
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

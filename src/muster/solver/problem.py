@@ -74,10 +74,11 @@ Judgement: TypeAlias = RuleSays | Refusal
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The chosen driver with the rules that admit it."""
+    """The chosen driver with the rules that admit it, and why a reload of the module is not enough on these nodes (empty: it is)."""
 
     chosen: Candidate
     because: tuple[RuleSays, ...]
+    reboot: tuple[RuleSays, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,18 @@ from typing import assert_never
 
 from muster.solver.explain import Because, Leaf, NoCandidate, Observed, RuleSays, Wanted
 
+DOUBT = "rests on memory, a site must confirm it"
+"""Stands in every sentence about a rule that nobody found written; `planner.lint` looks for it."""
+
 
 def sentence(tree: Because | Leaf) -> str:
     """One clause for the top of a tree, without its causes."""
     match tree:
-        case Because(conclusion=conclusion):
-            return conclusion
-        case RuleSays(says=says, rule=rule):
-            return f"{says} [{rule}]"
+        case Because(conclusion=conclusion, causes=causes):
+            doubts = [cause.doubt for cause in causes if isinstance(cause, RuleSays) and cause.doubt]
+            return conclusion + (f" ({DOUBT}: {'; '.join(doubts)})" if doubts else "")
+        case RuleSays(says=says, rule=rule, doubt=doubt):
+            return f"{says} [{rule}]" + (f" ({DOUBT}: {doubt})" if doubt else "")
         case Observed(path=path, value=value):
             return f"the node shows {path} = {value}"
         case Wanted(path=path, value=value):
@@ -40,8 +44,8 @@ def body(tree: Because | Leaf) -> Mapping[str, object]:
     match tree:
         case Because(conclusion=conclusion, causes=causes):
             return {"conclusion": conclusion, "causes": [body(cause) for cause in causes]}
-        case RuleSays(rule=rule, says=says, source=source):
-            return {"rule": rule, "says": says, "source": source}
+        case RuleSays(rule=rule, says=says, source=source, doubt=doubt):
+            return {"rule": rule, "says": says, "source": source} | ({"doubt": doubt} if doubt else {})
         case Observed(path=path, value=value):
             return {"observed": path, "value": value}
         case Wanted(path=path, value=value):

@@ -1,6 +1,7 @@
 """Open or proprietary kernel modules: what the GPU needs, what the branch still has, and what the node runs."""
 
 from muster.knowledge.query import branch_number, flavours
+from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays, Wanted
 from muster.solver.problem import Judgement, Question, Refusal
 
@@ -20,11 +21,16 @@ def judge(question: Question) -> Judgement:
         return Refusal(
             Because(f"which modules {kind.product} can use is not known", (Observed("gpu.product", kind.product),))
         )
+    says = RuleSays(
+        "module-flavour", possible.says, possible.source, doubt((possible.says, possible.provenance.confidence))
+    )
     if candidate.flavour not in possible.names:
-        says = RuleSays("module-flavour", possible.says, possible.source)
-        because = Because(f"{candidate.branch} has no {candidate.flavour} modules for {kind.product}", (seen, says))
+        because = Because(
+            f"{candidate.branch} has no {candidate.flavour} modules for {kind.product}",
+            (seen, Observed("gpu.product", kind.product), says),
+        )
         return Refusal(because, (Hint(f"possible on this branch: {', '.join(possible.names) or 'none'}"),))
-    return RuleSays("module-flavour", possible.says, possible.source)
+    return says
 
 
 RULE = judge

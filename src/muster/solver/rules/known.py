@@ -1,7 +1,8 @@
 """A driver nobody has published, or published only as a trial, is not brought onto a fleet."""
 
+from muster.knowledge.query import nearest_releases
 from muster.knowledge.schema import Channel
-from muster.model.nearest import nearest_versions
+from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, NoCandidate, RuleSays, Wanted
 from muster.solver.problem import Judgement, Question, Refusal
 
@@ -14,7 +15,7 @@ def judge(question: Question) -> Judgement:
     wanted = Wanted(f"pools.{question.demand.pool}.driver", driver.text)
     release = question.known.releases.get(driver.plain)
     if release is None:
-        near = nearest_versions(driver.plain, question.known.releases, 3)
+        near = nearest_releases(question.known, driver)
         names = ", ".join(version.text for version in near)
         because = Because(
             f"{driver.text} is not a driver that is known", (wanted, NoCandidate(f"no release {driver.plain.text}"))
@@ -25,8 +26,9 @@ def judge(question: Question) -> Judgement:
         )
     source = ", ".join(release.provenance.sources)
     says = RuleSays(
-        "driver-is-known", f"{driver.plain.text} is a release of {release.branch} ({release.channel.value})", source
-    )
+        "driver-is-known", f"{driver.plain.text} is a release of {release.branch} ({release.channel.value})", source,
+        doubt((f"the record of {driver.plain.text}", release.provenance.confidence)),
+    )  # fmt: skip
     if release.channel in _TRIALS:
         because = Because(f"{driver.text} was published as {release.channel.value}, not for fleets", (wanted, says))
         return Refusal(because, (Hint(f"choose a data-centre build of {release.branch}"),))
