@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, Entry] = {
     "knowledge": Entry(SAY, "Show what the knowledge base holds and how current it is.", "say", "knowledge"),
     "apply": Entry(CHANGE, "Carry out an approved plan, or go on with it after a kill.", "change", "apply"),
     "rollouts": Entry(CHANGE, "List, show and watch rollouts.", "change", "rollouts"),
+    "lease": Entry(CHANGE, "Show who holds which node; give one back by hand.", "lease", "lease"),
     "serve": Entry(CHANGE, "Carry all rollouts in this process.", "change", "serve"),
     "audit": Entry(CHANGE, "Show and verify what was done, by whom, when.", "change", "audit"),
     "demo": Entry(
