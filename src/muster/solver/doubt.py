@@ -1,6 +1,6 @@
 """What a judgement owes to records that nobody found written. Pure.
 
-A record of confidence `memory`, or one whose sources disagree, may warn, and never silently admits or refuses (ADR 0003). So a rule that
+A record of confidence `memory`, or one whose sources disagree, may warn, and never silently admits or refuses (ADR 0005). So a rule that
 rests on one says so in `RuleSays.doubt`: the sentence carries it, the plan shows it to whoever approves, and lint forbids a plan that
 needs no approval.
 """
