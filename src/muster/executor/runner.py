@@ -14,7 +14,7 @@ from muster.executor.phases import PHASES, Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError
-from muster.model.fact import FactSpec
+from muster.model.fact import FactSpec, NodeFacts
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.phase import Event, Phase
@@ -28,7 +28,7 @@ POLL_MOST_S = 15.0
 """A wait is looked at again after 0.2 s, then ever more rarely, at most every 15 s: quick on short work, cheap on long work."""
 
 UNREACHABLE_LIMIT_S = 3600
-"""How long a node may be unreachable in one phase before the phase counts as failed. A bound of an hour lets a slow
+"""How long a node may be unreachable without a break before the phase counts as failed. A bound of an hour lets a slow
 restart or a network repair pass."""
 
 UNREACHABLE_BEFORE_LEASE_S = 10
@@ -67,14 +67,19 @@ class Runner:
             return
         rollout = await self._rollout(run.rollout_id)
         plan = await self._plan(rollout.plan_id)
-        result = await self._result(run, rollout, plan)
+        seen: list[NodeFacts] = []
+        result = await self._result(run, rollout, plan, seen.append)
+        if seen:
+            await self._tools.store.save_facts(seen[-1:])
         now = self._tools.clock.now()
         after = advanced(run, result, now)
         await self._tools.store.record(after, self._records(run, after, result, now))
 
-    async def _result(self, run: Run, rollout: Rollout, plan: Plan) -> Result:
+    async def _result(self, run: Run, rollout: Rollout, plan: Plan, keep: Callable[[NodeFacts], None]) -> Result:
         if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:
-            return Result(Event.REFUSED, f"the rollout is {rollout.state.value}: {rollout.why}")
+            # In the lease phase the node may have given its lease and the answer been lost: that goes over a release.
+            event = Event.FAILED if run.phase is Phase.LEASE_REQUIRED else Event.REFUSED
+            return Result(event, f"the rollout is {rollout.state.value}: {rollout.why}")
         now = self._tools.clock.now()
         session = Session(
             transport=self._tools.transport,
@@ -87,6 +92,7 @@ class Runner:
             fence=Fence(run.lease, run.claim),
             holder=self._tools.holder,
             note=partial(self._note, run),
+            keep=keep,
             at=stamp(now),
         )
         scene = Scene(
@@ -131,7 +137,8 @@ class Runner:
 
 def advanced(run: Run, result: Result, now: datetime) -> Run:
     """The run after `result`. Pure: where a bound on waiting is passed, the wait becomes a refusal or a failure here."""
-    result = _bounded(run, result, now)
+    away_since = run.notes.get("unreachable_since") or stamp(now)
+    result = _bounded(run, result, now, away_since)
     phase = machine.step(run.phase, result.event)
     notes = {**run.notes, **result.notes}
     if phase is Phase.ROLLBACK_REQUIRED:
@@ -139,7 +146,7 @@ def advanced(run: Run, result: Result, now: datetime) -> Run:
     if phase in (Phase.LEFT_OUT, Phase.RELEASE_REQUIRED, Phase.QUARANTINED):
         notes.setdefault("cause", result.why)
     if phase is not run.phase:
-        notes.pop("unreachable", None)
+        notes = {key: value for key, value in notes.items() if key not in _AWAY}
         return replace(
             run,
             phase=phase,
@@ -150,20 +157,28 @@ def advanced(run: Run, result: Result, now: datetime) -> Run:
             notes=notes,
             lease=result.lease or run.lease,
         )
+    if "unreachable" in result.notes:
+        notes["unreachable_since"] = away_since
+    else:
+        notes = {key: value for key, value in notes.items() if key not in _AWAY}
     waited = (now - run.phase_since).total_seconds()
     delay = min(POLL_FIRST_S + waited * (POLL_GROWTH - 1) / 2, POLL_MOST_S)
     attempt = run.attempt + 1 if result.retry else run.attempt
     return replace(run, wake_at=now + timedelta(seconds=delay), waiting=result.why, notes=notes, attempt=attempt)
 
 
-def _bounded(run: Run, result: Result, now: datetime) -> Result:
+_AWAY = ("unreachable", "unreachable_since")
+
+
+def _bounded(run: Run, result: Result, now: datetime, away_since: str) -> Result:
+    """A silence that lasts too long ends the wait. It counts from the first failure in a row, not from the phase's beginning."""
     if result.event is not Event.WAITING or "unreachable" not in result.notes:
         return result
-    waited = (now - run.phase_since).total_seconds()
-    if run.phase is Phase.PREFLIGHT_REQUIRED and waited > UNREACHABLE_BEFORE_LEASE_S:
+    if run.phase is Phase.PREFLIGHT_REQUIRED and (now - run.phase_since).total_seconds() > UNREACHABLE_BEFORE_LEASE_S:
         return replace(result, event=Event.REFUSED)
-    if waited > UNREACHABLE_LIMIT_S:
-        return replace(result, event=Event.FAILED, why=f"{result.why}, for {int(waited)} s")
+    silent_s = (now - datetime.fromisoformat(away_since)).total_seconds()
+    if silent_s > UNREACHABLE_LIMIT_S:
+        return replace(result, event=Event.FAILED, why=f"{result.why}, for {int(silent_s)} s")
     return result
 
 

@@ -40,6 +40,23 @@ trap 'exit 143' TERM INT HUP
 """invoke-rc.d asks this file; 101 forbids the start. One that the site put there is left alone. A leftover of a killed task is ours and goes."""
 
 
+_SELECT = f"""\
+select_states() {{
+  wanted=$(cat)
+  tries=0
+  until said=$(printf '%s\\n' "$wanted" | dpkg --set-selections 2>&1); do
+    tries=$((tries + 1))
+    case $said in *lock*) [ $tries -lt {LOCK_WAIT_S} ] ;; *) false ;; esac || {{
+      echo "E: the holds could not be set: $said"
+      return 1
+    }}
+    sleep 1
+  done
+}}
+"""
+"""dpkg itself does not wait for its lock, as apt does."""
+
+
 class Apt:
     """`ports.PackageManager` for Debian and Ubuntu."""
 
@@ -71,11 +88,11 @@ class Apt:
             _ENVIRONMENT
             + _PRIVATE_LISTS
             + _simulate("the new driver", pins)
-            + "".join(
-                f"apt-get $private download --print-uris {_quoted((pin,))} >/dev/null 2>&1"
-                f" || missing {shlex.quote(str(pin))}\n"
-                for pin in back
-            )
+            # Asked for all at once; one by one only to name those that are gone.
+            + f"if ! apt-get $private download --print-uris {_quoted(back)} >/dev/null 2>&1; then\n"
+            + f"  for pin in {_quoted(back)}; do\n"
+            + '    apt-get $private download --print-uris "$pin" >/dev/null 2>&1 || gone="$gone $pin"\n'
+            + "  done\nfi\n"
             + '[ -z "$gone" ] || { echo "no way back: the repository has lost$gone"; exit 4; }\n'
             + 'echo "the change and the way back are complete in the repository"\n'
         )
@@ -112,10 +129,12 @@ class Apt:
         return (
             _ENVIRONMENT
             + _POLICY_RC_D
+            + _SELECT
             + _unhold(pins)
             + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
             + "rc=$?\n"
             + _hold(pins)
+            + "[ $? = 0 ] || [ $rc != 0 ] || rc=1\n"
             + "exit $rc\n"
         )
 
@@ -125,19 +144,29 @@ class Apt:
             _ENVIRONMENT
             + _keep(keep)
             + _POLICY_RC_D
+            + _SELECT
             + _unhold(back)
             + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
-            + 'state=$keep/state\n[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"\n'
+            + "state=$keep/state\n"
+            + _RESTORE_ETC
             + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
             + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
-            + 'done <"$state/packages" | dpkg --set-selections\n'
+            + 'done <"$state/packages" | select_states || rc=1\n'
             + "audit=$(dpkg --audit) || rc=1\n"
             + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
             + "exit $rc\n"
         )
 
+
+_RESTORE_ETC = """\
+[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
+for left in "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-dist "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-new; do
+  [ ! -e "$left" ] || [ -e "$state/etc/modprobe.d/${left##*/}" ] || rm -f "$left"
+done
+"""
+"""Configuration as it was, without what the new packages laid beside a changed file."""
 
 _PRIVATE_LISTS = """\
 scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
@@ -146,7 +175,6 @@ mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
 private="-o Dir::State::lists=$scratch/lists -o Dir::Cache=$scratch -o Dir::Cache::archives=$scratch/archives -o Debug::NoLocking=1"
 apt-get $private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
 gone=
-missing() { gone="$gone $1"; }
 """
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
 
@@ -178,11 +206,11 @@ def _quoted(pins: tuple[PackagePin, ...]) -> str:
 
 
 def _unhold(pins: tuple[PackagePin, ...]) -> str:
-    return "printf '%s install\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+    return "printf '%s install\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | select_states\n"
 
 
 def _hold(pins: tuple[PackagePin, ...]) -> str:
-    return "printf '%s hold\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+    return "printf '%s hold\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | select_states\n"
 
 
 BACKEND: PackageManager = Apt()
