@@ -151,7 +151,7 @@ async def drain(scene: Scene) -> Result:
     if isinstance(jobs, Answered):
         words = f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
     else:
-        words = f"waits for {len(jobs)} jobs: {', '.join(job.name for job in jobs[:3])}"
+        words = f"waits for {_counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs[:3])}"
     limit = next(p.drain_limit_s for p in scene.plan.pools if p.pool == scene.plan.node(scene.run.node).pool)
     if scene.waited_s > limit:
         return Result(Event.REFUSED, f"not drained after {limit} s, the pool's limit, and no job was ended: {words}")
@@ -371,6 +371,10 @@ def last_words(output: bytes, limit: int = 300) -> str:
 
 def _away(outcome: Unreachable) -> Result:
     return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _under_way(what: str) -> str:

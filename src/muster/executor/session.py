@@ -181,10 +181,13 @@ class Session:
         return TaskEnd(TaskState(answer.state), answer.exit_status, words, answer.out)
 
 
+_TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
+
+
 def _words(out: bytes, err: bytes, otherwise: str) -> str:
     """The last telling line: an error line of either output before the mere last one."""
     lines = [line.strip() for line in (out + b"\n" + err).decode(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR"))]
+    telling = [line for line in lines if line.startswith(_TELLING) and "(dkms apport)" not in line]
     text = (telling or lines or [otherwise])[-1 if not telling else 0]
     return "".join(c if c.isprintable() else "?" for c in text)[:300]
 

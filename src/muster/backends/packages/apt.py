@@ -146,7 +146,10 @@ class Apt:
             + _POLICY_RC_D
             + _SELECT
             + _unhold(back)
-            + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {files}\n"
+            # No source but the kept files: the way back must not hang on a repository, and must not take another file than those checked.
+            + 'mkdir -p "$keep/nothing/partial" || exit 1\n'
+            + 'kept="-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=/dev/null -o Dir::State::lists=$keep/nothing"\n'
+            + f"apt-get {_OPTIONS} $kept -q install --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
             + "state=$keep/state\n"
@@ -173,7 +176,11 @@ scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
 private="-o Dir::State::lists=$scratch/lists -o Dir::Cache=$scratch -o Dir::Cache::archives=$scratch/archives -o Debug::NoLocking=1"
-apt-get $private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
+refuse() { # status, what, apt's words
+  echo "$2: $(printf '%s\\n' "$3" | sed -n 's/^[EW]: //p' | head -n 1)"
+  exit "$1"
+}
+err=$(apt-get $private -q update 2>&1 >/dev/null) || refuse 3 "the repository cannot be read" "$err"
 gone=
 """
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
@@ -181,9 +188,10 @@ gone=
 
 def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
     return (
-        f"apt-get $private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
-        f'>"$scratch/out" 2>"$scratch/err" || {{ echo "{what} cannot be installed:"; cat "$scratch/err"; exit 3; }}\n'
-        '! grep -q "^Remv " "$scratch/out" || { echo "the change would remove packages:"; grep "^Remv " "$scratch/out"; exit 3; }\n'
+        f"err=$(apt-get $private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
+        f'2>&1 >"$scratch/out") || refuse 3 "{what} cannot be installed" "$err"\n'
+        'gone=$(sed -n "s/^Remv \\([^ ]*\\).*/\\1/p" "$scratch/out" | tr "\\n" " ")\n'
+        '[ -z "$gone" ] || { echo "the change would remove packages: $gone"; exit 3; }\n'
     )
 
 
