@@ -203,8 +203,8 @@ class Store(Protocol):
         """
         ...
 
-    async def audit(self, chain: str) -> tuple[Entry, ...]:
-        """A rollout's chain, in order."""
+    async def audit(self, chain: str, after: int = 0) -> tuple[Entry, ...]:
+        """A rollout's chain, in order, from the entry after number `after` on."""
         ...
 
     async def close(self) -> None: ...

@@ -121,8 +121,8 @@ class MemoryStore:
         self._append(run.rollout_id, records)
         self._runs[run.run_id] = replace(run, released=run.released or held.released)
 
-    async def audit(self, chain: str) -> tuple[Entry, ...]:
-        return self._chains.get(chain, ())
+    async def audit(self, chain: str, after: int = 0) -> tuple[Entry, ...]:
+        return tuple(entry for entry in self._chains.get(chain, ()) if entry.seq > after)
 
     async def close(self) -> None:
         pass

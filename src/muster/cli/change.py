@@ -1,5 +1,6 @@
 """`muster apply`, `rollouts`, `serve`, `audit`: carry a plan out, see how it goes, see what was done."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated
@@ -8,7 +9,8 @@ import typer
 
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.control.bootstrap import carrier_lock, open_site
-from muster.control.rollouts import begin, carry, summary
+from muster.control.lock import CarrierLock
+from muster.control.rollouts import begin, carry, left_to_carry, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Refused
@@ -48,6 +50,10 @@ def apply(
                     say(line)
                 return 0
             rollout, is_new = await begin(site, plan)
+            if await _ended(site, rollout):
+                if not as_json:
+                    say(f"{plan.id} was carried out already, nothing is done")
+                return await _say_end(site, rollout, as_json=as_json)
             if carrier_lock(site.store_path).holder() is None:
                 site.spawn_carrier()
             if not as_json:
@@ -71,14 +77,11 @@ def _detached(rollout: Rollout, *, as_json: bool) -> int:
 
 async def _watch(site: Site, rollout_id: str, *, as_json: bool) -> int:
     """Follow a rollout to its end. Interrupting ends the watching, not the rollout."""
-    shown: set[int] = set()
     quiet_since = site.clock.monotonic()
     try:
         async for rollout, entries in _steps(site, rollout_id):
             for entry in entries:
-                if entry.seq not in shown:
-                    shown.add(entry.seq)
-                    _say_entry(entry, as_json=as_json)
+                _say_entry(entry, as_json=as_json)
             if await _ended(site, rollout):
                 return await _say_end(site, rollout, as_json=as_json)
             if carrier_lock(site.store_path).holder() is not None:
@@ -88,18 +91,21 @@ async def _watch(site: Site, rollout_id: str, *, as_json: bool) -> int:
                     f"no process carries {rollout_id} (its words are in {site.store_path}.log)",
                     hint=f"go on with: muster apply {rollout.plan_id}",
                 )
-    except (KeyboardInterrupt, BaseException) as error:
-        if type(error).__name__ not in ("KeyboardInterrupt", "CancelledError"):
-            raise
+    except asyncio.CancelledError:  # what Ctrl-C is to a coroutine
         note(f"the watching ends; {rollout_id} goes on. Watch again with: muster rollouts watch {rollout_id}")
         raise typer.Exit(INTERRUPTED) from None
     return 0
 
 
 async def _steps(site: Site, rollout_id: str) -> AsyncIterator[tuple[Rollout, tuple[Entry, ...]]]:
+    """How the rollout stands, again and again, with the audit entries that are new."""
+    after = 0
     while True:
+        # The state first: entries that come between the two looks are shown before an end that they led to.
         rollout = next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
-        yield rollout, await site.store.audit(rollout_id)
+        entries = await site.store.audit(rollout_id, after)
+        after = entries[-1].seq if entries else after
+        yield rollout, entries
         await site.clock.sleep(WATCH_EVERY_S)
 
 
@@ -214,25 +220,30 @@ def serve(
         async with open_site(fleet, store) as site:
             lock = carrier_lock(site.store_path)
             if not lock.acquire():
-                holder = lock.holder()
-                who = (
-                    f"process {holder.pid} on {holder.host} since {holder.since}"
-                    if holder is not None
-                    else "another process"
-                )
                 raise Refused(
-                    f"{who} carries the rollouts of {site.store_path}", hint="watch with: muster rollouts watch last"
+                    f"{_who(lock)} carries the rollouts of {site.store_path}",
+                    hint="watch with: muster rollouts watch last",
                 )
             try:
-                await carry(site)
-                while not until_done:
-                    await site.clock.sleep(1.0)
+                # What was begun while the last one ended saw our lock, and relies on us: looked at again after the lock is free.
+                while lock.acquire():
                     await carry(site)
+                    if until_done:
+                        lock.release()
+                        if not await left_to_carry(site):
+                            break
+                    else:
+                        await site.clock.sleep(1.0)
             finally:
                 lock.release()
             return 0
 
     run(work, as_json=as_json)
+
+
+def _who(lock: CarrierLock) -> str:
+    holder = lock.holder()
+    return "another process" if holder is None else f"process {holder.pid} on {holder.host} since {holder.since}"
 
 
 @audit_app.command("show")

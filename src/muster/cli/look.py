@@ -228,12 +228,18 @@ def _text(value: FactValue) -> str:
 @facts_app.command("list")
 def facts_list(as_json: AsJson = False) -> None:
     """List the sources of facts: what each provides, its deadline and its cap."""
-    rows = [(spec.name, spec.provides, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
-    if as_json:
-        keys = ("name", "provides", "deadline_s", "cap_bytes")
-        say(envelope("facts", [dict(zip(keys, row, strict=True)) for row in rows]))
-    else:
-        table(("source", "provides", "deadline", "cap"), [[n, ", ".join(p), f"{d} s", f"{c} B"] for n, p, d, c in rows])
+
+    async def work() -> int:
+        rows = [(spec.name, spec.provides, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
+        if as_json:
+            keys = ("name", "provides", "deadline_s", "cap_bytes")
+            say(envelope("facts", [dict(zip(keys, row, strict=True)) for row in rows]))
+        else:
+            listed = [[n, ", ".join(p), f"{d} s", f"{c} B"] for n, p, d, c in rows]
+            table(("source", "provides", "deadline", "cap"), listed)
+        return 0
+
+    run(work, as_json=as_json)
 
 
 @facts_app.command("show")

@@ -7,7 +7,7 @@ from muster import __version__
 from muster.cli._lazy import COMMANDS, load
 from muster.model.nearest import nearest
 
-USAGE = 2
+USAGE, OUR_FAULT, INTERRUPTED = 2, 70, 130
 
 _EPILOGUE = """
 Options of every command: --fleet FILE, --store PATH, --json. Each command has --help.
@@ -32,6 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE
     try:
         load(words[0])(args=words[1:], prog_name=f"muster {words[0]}")
+    except ImportError as error:
+        sys.stderr.write(f"muster: a part of this installation is missing: {error}\n  install muster-fleet again\n")
+        return OUR_FAULT
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else (0 if end.code is None else 1)
     return 0

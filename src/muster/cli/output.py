@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import UTC
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from muster import __version__
 from muster.control.bootstrap import now_utc
 from muster.model.errors import MusterError
 
@@ -24,6 +28,7 @@ StorePath = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 INTERRUPTED = 130
+DEBUG_VARIABLE = "MUSTER_DEBUG"
 
 
 def app(help_text: str) -> typer.Typer:
@@ -43,7 +48,8 @@ def say(line: str = "") -> None:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stderr.close()
+        # What is still in the buffer must find an open door when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
 
 
@@ -80,7 +86,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         shown.add_column(column, overflow="fold")
     for row in rows:
         shown.add_row(*(_escaped(cell) for cell in row))
-    console.print(shown)
+    with console.capture() as printed:
+        console.print(shown)
+    for line in printed.get().splitlines():
+        say(line.rstrip() if width else line)
 
 
 def _escaped(text: str) -> str:
@@ -96,7 +105,38 @@ def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool) -> None:
     except KeyboardInterrupt:
         note("interrupted")
         code = INTERRUPTED
+    except typer.Exit:
+        raise
+    except Exception as error:  # noqa: BLE001 - the one place: no traceback reaches a user, and none is lost
+        code = tell(_bug(error), as_json=as_json)
     raise typer.Exit(code)
+
+
+def _bug(error: Exception) -> MusterError:
+    """An error that nobody expected, as one of our tree. Its traceback goes to standard error with MUSTER_DEBUG=1, and to a file."""
+    trace = "".join(traceback.format_exception(error))
+    if os.environ.get(DEBUG_VARIABLE) == "1":
+        note(trace)
+    words = f"{type(error).__name__}: {error}"
+    where = _kept(trace)
+    if where is None:
+        return MusterError(words, hint=f"run it again with {DEBUG_VARIABLE}=1 and report what it prints")
+    return MusterError(words, hint=f"report it with the last entry of {where}")
+
+
+def _kept(trace: str) -> Path | None:
+    """The file to which the traceback was appended (mode 0600); None where that could not be done."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    file = Path(state) / "muster" / "faults.log"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        at = now_utc().isoformat(timespec="seconds")
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8") as log:
+            log.write(f"--- {at} muster {__version__}: {' '.join(sys.argv[1:])}\n{trace}")
+    except OSError:
+        return None
+    return file
 
 
 def tell(error: MusterError, *, as_json: bool) -> int:

@@ -135,9 +135,39 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
         await opened.close()
 
 
+class _LateTransport:
+    """A transport that is loaded at its first command: most of the commands a person types look at no node, and SSH is slow to load."""
+
+    def __init__(self, make: Callable[[], Transport]) -> None:
+        self._make = make
+        self._made: Transport | None = None
+
+    async def run(self, node: Node, command: Command) -> Outcome:
+        """See `ports.Transport.run`."""
+        if self._made is None:
+            self._made = self._make()
+        return await self._made.run(node, command)
+
+    async def close(self) -> None:
+        """See `ports.Transport.close`."""
+        if self._made is not None:
+            await self._made.close()
+
+
 def ssh_transport(policy: Policy, folder: Path) -> Transport:
-    """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder."""
-    config = (str(folder / Path(policy.ssh.config).expanduser()),) if policy.ssh.config is not None else None
+    """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder.
+
+    Raises BadInput when the SSH configuration that the policy names is not there.
+    """
+    config = None
+    if policy.ssh.config is not None:
+        file = folder / Path(policy.ssh.config).expanduser()
+        if not os.access(file, os.R_OK):
+            raise BadInput(
+                f"{file}: cannot be read, and the policy's `ssh: config:` names it",
+                hint="mend the path, or leave `config` out to use your own ~/.ssh/config",
+            )
+        config = (str(file),)
 
     def make() -> Transport:
         kind = cast(Callable[..., Transport], one("muster.backends.transport", "ssh", "BACKEND"))
@@ -149,24 +179,7 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
             connect_timeout_s=policy.ssh.connect_timeout_s,
         )
 
-    return _AtFirstUse(make)
-
-
-class _AtFirstUse:
-    """A transport that is made when a command first needs it: most commands only read the store, and loading SSH costs them 0.2 s."""
-
-    def __init__(self, make: Callable[[], Transport]) -> None:
-        self._make = make
-        self._made: Transport | None = None
-
-    async def run(self, node: Node, command: Command) -> Outcome:
-        if self._made is None:
-            self._made = self._make()
-        return await self._made.run(node, command)
-
-    async def close(self) -> None:
-        if self._made is not None:
-            await self._made.close()
+    return _LateTransport(make)
 
 
 def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:

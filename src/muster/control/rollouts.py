@@ -127,6 +127,20 @@ async def carry(site: Site) -> None:
     await site.engine.serve(runner.advance, between)
 
 
+async def left_to_carry(site: Site) -> bool:
+    """Whether a rollout of the store needs a carrying process: it runs, or it halted and nodes are still on their way back."""
+    for rollout in await site.store.rollouts():
+        if rollout.state is RolloutState.RUNNING or await _on_its_way_back(site, rollout):
+            return True
+    return False
+
+
+async def _on_its_way_back(site: Site, rollout: Rollout) -> bool:
+    if rollout.state is not RolloutState.HALTED:
+        return False
+    return any(run.released and not run.ended for run in await site.store.runs(rollout.rollout_id))
+
+
 async def _gate(site: Site, rollout: Rollout, plan: Plan) -> bool:
     """Release what may begin, or change how the rollout stands. Whether anything of it is left to carry."""
     runs = await site.store.runs(rollout.rollout_id)

@@ -7,7 +7,7 @@ from its beginning: whatever changes a node is a named task that the node itself
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from muster.executor.session import Session, TaskEnd, TaskState
+from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
 from muster.model.command import (
     Answered,
     FetchPackages,
@@ -19,7 +19,7 @@ from muster.model.command import (
     Validate,
     Work,
 )
-from muster.model.fact import NodeFacts
+from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
@@ -40,6 +40,9 @@ REBOOT_LIMIT_S = 1800
 
 TRIES = 3
 """How often a step that changes nothing (or that mends) is tried again before it counts as failed."""
+
+START_LIMIT_S = 300
+"""How long a node may refuse or fail to begin a task. Another carrier's fence passes in seconds; a full disk or a lost lease does not."""
 
 KEEP = "/var/lib/muster/node/restore"
 
@@ -148,7 +151,7 @@ async def drain(scene: Scene) -> Result:
     if isinstance(jobs, Answered):
         words = f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
     else:
-        words = f"waits for {len(jobs)} jobs: {', '.join(job.name for job in jobs[:3])}"
+        words = f"waits for {_counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs[:3])}"
     limit = next(p.drain_limit_s for p in scene.plan.pools if p.pool == scene.plan.node(scene.run.node).pool)
     if scene.waited_s > limit:
         return Result(Event.REFUSED, f"not drained after {limit} s, the pool's limit, and no job was ended: {words}")
@@ -156,11 +159,17 @@ async def drain(scene: Scene) -> Result:
 
 
 async def baseline(scene: Scene) -> Result:
-    verdict = await _validate(scene, "baseline")
-    if isinstance(verdict, Result):
-        return verdict
+    ended = await _exercised(scene, "baseline")
+    if isinstance(ended, Result):
+        return ended
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    verdict = _judged(scene, ended, facts)
     if isinstance(verdict, Pass):
-        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}")
+        # What answers now must answer after the change: a GPU that the new driver loses is its failure.
+        count = {"gpu_count": str(facts.value("gpu.count"))}
+        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=count)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
         return Result(Event.WAITING, _words(verdict), retry=True)
     why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
@@ -168,15 +177,17 @@ async def baseline(scene: Scene) -> Result:
 
 
 async def restore_point(scene: Scene) -> Result:
-    facts = await scene.session.look()
-    if isinstance(facts, Unreachable):
-        return _away(facts)
-    moved = unmet(scene.step.expects, facts)
-    if moved:
-        return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
+    what = "the restore point"
+    if scene.run.waiting != _under_way(what):  # a task that is under way was begun on what was seen then
+        facts = await scene.session.look()
+        if isinstance(facts, Unreachable):
+            return _away(facts)
+        moved = unmet(scene.step.expects, facts)
+        if moved:
+            return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
     text = scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
-    return _retried(scene, ended, "the restore point")
+    return _retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
@@ -186,8 +197,8 @@ async def apply(scene: Scene) -> Result:
         return _away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the packages are being changed")
-    if ended.state is TaskState.REFUSED:
-        return waiting(ended.words)
+    if ended.state in NOT_BEGUN:
+        return _not_begun(scene, ended, "the change")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
         event = Event.RESTART_BY_REBOOT if scene.step.restart == "reboot" else Event.PASSED
         return Result(event, f"packages of {scene.step.to_driver} are installed")
@@ -195,20 +206,23 @@ async def apply(scene: Scene) -> Result:
 
 
 async def reload(scene: Scene) -> Result:
+    ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
+    if not isinstance(ended, TaskEnd):
+        return _away(ended)
+    if ended.state is TaskState.RUNNING:
+        return waiting("the module is being loaded")
+    if ended.state in NOT_BEGUN:
+        return _not_begun(scene, ended, "the reload")
+    if ended.state is TaskState.DONE and ended.exit_status == 0:
+        return Result(Event.PASSED, "the module on disk is loaded")
+    if ended.exit_status == restart.IN_USE:
+        return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return _away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
-    ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
-    if not isinstance(ended, TaskEnd):
-        return _away(ended)
-    if ended.state in (TaskState.RUNNING, TaskState.REFUSED):
-        return waiting(ended.words or "the module is being loaded")
-    if ended.state is TaskState.DONE and ended.exit_status == 0:
-        return Result(Event.PASSED, "the module on disk is loaded")
-    if ended.exit_status == restart.IN_USE:
-        return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
     return _driver_failed(scene, f"the module did not load: {ended.words}")
 
 
@@ -230,9 +244,10 @@ async def verify(scene: Scene) -> Result:
 
 
 async def validate(scene: Scene) -> Result:
-    verdict = await _validate(scene, "validate")
-    if isinstance(verdict, Result):
-        return verdict
+    ended = await _exercised(scene, "validate")
+    if isinstance(ended, Result):
+        return ended
+    verdict = _judged(scene, ended, _as_before(scene))
     if isinstance(verdict, Pass):
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver})
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
@@ -277,13 +292,15 @@ async def rollback(scene: Scene) -> Result:
 
 
 async def rollback_reload(scene: Scene) -> Result:
-    facts = await scene.session.look()
-    if isinstance(facts, Unreachable):
-        return _away(facts)
-    if not unmet(scene.step.expects, facts):
-        return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
+    what = "loading the old module"
+    if scene.run.waiting != _under_way(what):  # it may never have left
+        facts = await scene.session.look()
+        if isinstance(facts, Unreachable):
+            return _away(facts)
+        if not unmet(scene.step.expects, facts):
+            return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
     ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
-    result = _retried(scene, ended, "loading the old module")
+    result = _retried(scene, ended, what)
     return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
 
 
@@ -302,9 +319,10 @@ async def rollback_verify(scene: Scene) -> Result:
 
 
 async def rollback_validate(scene: Scene) -> Result:
-    verdict = await _validate(scene, "validate-back")
-    if isinstance(verdict, Result):
-        return verdict
+    ended = await _exercised(scene, "validate-back")
+    if isinstance(ended, Result):
+        return ended
+    verdict = _judged(scene, ended, _as_before(scene))
     if isinstance(verdict, Pass):
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver})
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
@@ -313,7 +331,10 @@ async def rollback_validate(scene: Scene) -> Result:
 
 
 async def release(scene: Scene) -> Result:
-    return await give_back(scene)
+    result = await give_back(scene)
+    if result.event is Event.PASSED:
+        await scene.session.look()  # for the facts alone: they still show our lease
+    return result
 
 
 PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
@@ -352,15 +373,23 @@ def _away(outcome: Unreachable) -> Result:
     return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _under_way(what: str) -> str:
+    return f"{what} is under way"
+
+
 def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
     """For tasks that may be tried again: they change nothing, or they mend."""
     if isinstance(ended, Unreachable):
         return _away(ended)
     match ended.state:
         case TaskState.RUNNING:
-            return waiting(f"{what} is under way")
-        case TaskState.REFUSED:
-            return waiting(ended.words)
+            return waiting(_under_way(what))
+        case TaskState.REFUSED | TaskState.UNKNOWN:
+            return _not_begun(scene, ended, what)
         case TaskState.DONE if ended.exit_status == 0:
             return Result(Event.PASSED, ended.words)
         case _ if scene.run.attempt + 1 < TRIES:
@@ -369,35 +398,59 @@ def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
             return Result(Event.FAILED, f"{what} failed {TRIES} times: {ended.words}")
 
 
-async def _validate(scene: Scene, name: str) -> Verdict | Result:
-    facts = await scene.session.look()
-    if isinstance(facts, Unreachable):
-        return _away(facts)
+def _not_begun(scene: Scene, ended: TaskEnd, what: str) -> Result:
+    """The node did not begin the task: asked again under the same id, for a while."""
+    if scene.waited_s <= START_LIMIT_S:
+        return waiting(f"{what} could not be begun: {ended.words}")
+    why = f"{what} could not be begun within {START_LIMIT_S} s: {ended.words}"
+    return _driver_failed(scene, why) if scene.run.phase in _CHANGING else Result(Event.FAILED, why)
+
+
+_CHANGING = (Phase.APPLY_REQUIRED, Phase.RELOAD_REQUIRED, Phase.VALIDATE_REQUIRED)
+
+
+async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
+    """The validation's task, ended in one way or another; or what to do meanwhile."""
     ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, VALIDATE_S)
     if isinstance(ended, Unreachable):
         return _away(ended)
-    if ended.state in (TaskState.RUNNING, TaskState.REFUSED):
-        return waiting(ended.words or "the GPUs are being exercised")
+    if ended.state is TaskState.RUNNING:
+        return waiting("the GPUs are being exercised")
+    if ended.state in NOT_BEGUN:
+        return _not_begun(scene, ended, "the validation")
+    return ended
+
+
+def _judged(scene: Scene, ended: TaskEnd, facts: NodeFacts) -> Verdict:
     if ended.state is not TaskState.DONE or ended.exit_status is None:
         return Undecided(f"the validation did not end by itself ({ended.state.value})")
     return scene.validator.judge(ended.exit_status, ended.out, facts)
 
 
+def _as_before(scene: Scene) -> NodeFacts:
+    """The facts that a validation is held against: the GPUs that answered at the baseline."""
+    count, at = scene.run.notes.get("gpu_count", ""), scene.run.phase_since
+    value = int(count) if count.isdecimal() else Unknown("the baseline counted no GPUs")
+    return NodeFacts(scene.run.node, at, {"gpu.count": Fact("gpu.count", value, "baseline", at)})
+
+
 async def _restart(scene: Scene) -> Result:
     """Restart the node once and wait for another boot id. The boot id of before is kept in the run's notes first."""
     boot = await scene.session.boot_id()
-    before = scene.run.notes.get(f"boot_before_{scene.run.phase.value}")
+    phase = scene.run.phase.value
+    before = scene.run.notes.get(f"boot_before_{phase}")
     if before is None:
         if isinstance(boot, Unreachable):
             return _away(boot)
-        return Result(Event.WAITING, "will restart", notes={f"boot_before_{scene.run.phase.value}": boot})
+        return Result(Event.WAITING, "will restart", notes={f"boot_before_{phase}": boot})
     if isinstance(boot, str) and boot != before:
         return Result(Event.PASSED, "restarted")
     if scene.waited_s > REBOOT_LIMIT_S:
         return Result(Event.FAILED, f"did not come back from its restart within {REBOOT_LIMIT_S} s")
     if isinstance(boot, Unreachable):
         return waiting("is away, restarting")
-    ended = await scene.session.task("reboot", restart.REBOOT, Reboot(), RELOAD_S)
+    # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
+    ended = await scene.session.task(phase, restart.REBOOT, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return waiting("is going down")

@@ -14,7 +14,7 @@ from muster.executor.phases import PHASES, Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError
-from muster.model.fact import FactSpec
+from muster.model.fact import FactSpec, NodeFacts
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.phase import Event, Phase
@@ -67,14 +67,19 @@ class Runner:
             return
         rollout = await self._rollout(run.rollout_id)
         plan = await self._plan(rollout.plan_id)
-        result = await self._result(run, rollout, plan)
+        seen: list[NodeFacts] = []
+        result = await self._result(run, rollout, plan, seen.append)
+        if seen:
+            await self._tools.store.save_facts(seen[-1:])
         now = self._tools.clock.now()
         after = advanced(run, result, now)
         await self._tools.store.record(after, self._records(run, after, result, now))
 
-    async def _result(self, run: Run, rollout: Rollout, plan: Plan) -> Result:
+    async def _result(self, run: Run, rollout: Rollout, plan: Plan, keep: Callable[[NodeFacts], None]) -> Result:
         if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:
-            return Result(Event.REFUSED, f"the rollout is {rollout.state.value}: {rollout.why}")
+            # In the lease phase the node may have given its lease and the answer been lost: that goes over a release.
+            event = Event.FAILED if run.phase is Phase.LEASE_REQUIRED else Event.REFUSED
+            return Result(event, f"the rollout is {rollout.state.value}: {rollout.why}")
         now = self._tools.clock.now()
         session = Session(
             transport=self._tools.transport,
@@ -87,6 +92,7 @@ class Runner:
             fence=Fence(run.lease, run.claim),
             holder=self._tools.holder,
             note=partial(self._note, run),
+            keep=keep,
             at=stamp(now),
         )
         scene = Scene(

@@ -13,6 +13,7 @@ from muster.executor import look as looking
 from muster.model.audit import Record
 from muster.model.command import (
     Answered,
+    Collect,
     Command,
     Outcome,
     Preflight,
@@ -40,13 +41,21 @@ LEASE_TTL_S = 6 * 3600
 
 
 class TaskState(StrEnum):
-    """What became of a task."""
+    """What became of a task. `failed`: the node could not start it; `unknown`: the node's answer did not arrive whole."""
 
     RUNNING = "running"
     DONE = "done"
     LOST = "lost"
     INTERRUPTED = "interrupted"
     REFUSED = "refused"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+NOT_BEGUN = (TaskState.REFUSED, TaskState.FAILED, TaskState.UNKNOWN)
+"""The node did not say that the task was begun."""
+
+_BOOT_ID = 'cat "$MUSTER_ROOT/proc/sys/kernel/random/boot_id"\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +91,16 @@ class Session:
     holder: str
     note: Callable[[str, Record], Awaitable[None]]
     """Writes a record unless one was written under the same key in this process: a poll is not a new command."""
+    keep: Callable[[NodeFacts], None]
+    """Told of every look that came back: what the fleet's facts say afterwards is what was seen here last."""
     at: str
 
     async def look(self) -> NodeFacts | Unreachable:
         """All facts of the node, now."""
-        return await looking.look(self.node, specs=self.specs, transport=self.transport, clock=self.clock, ids=self.ids)
+        seen = await looking.look(self.node, specs=self.specs, transport=self.transport, clock=self.clock, ids=self.ids)
+        if isinstance(seen, NodeFacts):
+            self.keep(seen)
+        return seen
 
     async def ask(self, text: str, *, deadline_s: float) -> Outcome:
         """Run a text that changes nothing, and wait for it."""
@@ -97,11 +111,14 @@ class Session:
 
     async def boot_id(self) -> str | Unreachable:
         """The node's present boot id."""
-        facts = await self.look()
-        if isinstance(facts, Unreachable):
-            return facts
-        seen = facts.text("boot_id")
-        return seen if seen is not None else Unreachable("lost", "the boot id cannot be read", "")
+        intent = Collect(("system",))
+        outcome = await self.transport.run(self.node, Command(("sh", "-s"), _BOOT_ID.encode(), ASK_S, intent))
+        if isinstance(outcome, Unreachable):
+            return outcome
+        lines = outcome.stdout.decode(errors="replace").split()
+        if outcome.exit_status != 0 or not lines:
+            return Unreachable("lost", f"the boot id cannot be read: {_last(outcome)}", "")
+        return lines[-1]
 
     async def take_lease(self, reason: str) -> LeaseAnswer | Unreachable:
         """Claim the node for this rollout; taking again gives the same number."""
@@ -157,16 +174,20 @@ class Session:
         if isinstance(outcome, Unreachable):
             return outcome
         answer = parse_answer(outcome.stdout)
-        if answer.state not in tuple(TaskState) or answer.state == TaskState.REFUSED:
-            return TaskEnd(TaskState.REFUSED, None, answer.why or _last(outcome), b"")
+        if answer.state not in tuple(TaskState) or answer.state in NOT_BEGUN:
+            state = TaskState(answer.state) if answer.state in NOT_BEGUN else TaskState.UNKNOWN
+            return TaskEnd(state, None, answer.why or _last(outcome), b"")
         words = _words(answer.out, answer.err, answer.why or answer.state)
         return TaskEnd(TaskState(answer.state), answer.exit_status, words, answer.out)
+
+
+_TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
 
 
 def _words(out: bytes, err: bytes, otherwise: str) -> str:
     """The last telling line: an error line of either output before the mere last one."""
     lines = [line.strip() for line in (out + b"\n" + err).decode(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR"))]
+    telling = [line for line in lines if line.startswith(_TELLING) and "(dkms apport)" not in line]
     text = (telling or lines or [otherwise])[-1 if not telling else 0]
     return "".join(c if c.isprintable() else "?" for c in text)[:300]
 

@@ -44,6 +44,23 @@ trap 'exit 143' TERM INT HUP
 """invoke-rc.d asks this file; 101 forbids the start. One that the site put there is left alone. A leftover of a killed task is ours and goes."""
 
 
+_SELECT = f"""\
+select_states() {{
+  wanted=$(cat)
+  tries=0
+  until said=$(printf '%s\\n' "$wanted" | dpkg --set-selections 2>&1); do
+    tries=$((tries + 1))
+    case $said in *lock*) [ $tries -lt {LOCK_WAIT_S} ] ;; *) false ;; esac || {{
+      echo "E: the holds could not be set: $said"
+      return 1
+    }}
+    sleep 1
+  done
+}}
+"""
+"""dpkg itself does not wait for its lock, as apt does."""
+
+
 class Apt:
     """`ports.PackageManager` for Debian and Ubuntu."""
 
@@ -75,10 +92,11 @@ class Apt:
             _ENVIRONMENT
             + _PRIVATE_LISTS
             + _simulate("the new driver", pins)
-            + "".join(
-                f"private download --print-uris {_quoted((pin,))} >/dev/null 2>&1 || missing {shlex.quote(str(pin))}\n"
-                for pin in back
-            )
+            # Asked for all at once; one by one only to name those that are gone.
+            + f"if ! private download --print-uris {_quoted(back)} >/dev/null 2>&1; then\n"
+            + f"  for pin in {_quoted(back)}; do\n"
+            + '    private download --print-uris "$pin" >/dev/null 2>&1 || gone="$gone $pin"\n'
+            + "  done\nfi\n"
             + '[ -z "$gone" ] || { echo "no way back: the repository has lost$gone"; exit 4; }\n'
             + 'echo "the change and the way back are complete in the repository"\n'
         )
@@ -115,10 +133,12 @@ class Apt:
         return (
             _ENVIRONMENT
             + _POLICY_RC_D
+            + _SELECT
             + _unhold(pins)
             + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
             + "rc=$?\n"
             + _hold(pins)
+            + "[ $? = 0 ] || [ $rc != 0 ] || rc=1\n"
             + "exit $rc\n"
         )
 
@@ -128,19 +148,29 @@ class Apt:
             _ENVIRONMENT
             + _keep(keep)
             + _POLICY_RC_D
+            + _SELECT
             + _unhold(back)
             + f"apt-get {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
-            + 'state=$keep/state\n[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"\n'
+            + "state=$keep/state\n"
+            + _RESTORE_ETC
             + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
             + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
-            + 'done <"$state/packages" | dpkg --set-selections\n'
+            + 'done <"$state/packages" | select_states || rc=1\n'
             + "audit=$(dpkg --audit) || rc=1\n"
             + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
             + "exit $rc\n"
         )
 
+
+_RESTORE_ETC = """\
+[ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
+for left in "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-dist "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-new; do
+  [ ! -e "$left" ] || [ -e "$state/etc/modprobe.d/${left##*/}" ] || rm -f "$left"
+done
+"""
+"""Configuration as it was, without what the new packages laid beside a changed file."""
 
 _PRIVATE_LISTS = """\
 scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
@@ -149,18 +179,22 @@ mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
 private() {
   apt-get -o "Dir::State::lists=$scratch/lists" -o "Dir::Cache=$scratch" -o "Dir::Cache::archives=$scratch/archives" -o Debug::NoLocking=1 "$@"
 }
-private -q update >/dev/null 2>"$scratch/err" || { echo "the repository cannot be read:"; cat "$scratch/err"; exit 3; }
+refuse() { # status, what, apt's words
+  echo "$2: $(printf '%s\\n' "$3" | sed -n 's/^[EW]: //p' | head -n 1)"
+  exit "$1"
+}
+err=$(private -q update 2>&1 >/dev/null) || refuse 3 "the repository cannot be read" "$err"
 gone=
-missing() { gone="$gone $1"; }
 """
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
 
 
 def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
     return (
-        f"private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
-        f'>"$scratch/out" 2>"$scratch/err" || {{ echo "{what} cannot be installed:"; cat "$scratch/err"; exit 3; }}\n'
-        '! grep -q "^Remv " "$scratch/out" || { echo "the change would remove packages:"; grep "^Remv " "$scratch/out"; exit 3; }\n'
+        f"err=$(private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
+        f'2>&1 >"$scratch/out") || refuse 3 "{what} cannot be installed" "$err"\n'
+        'gone=$(sed -n "s/^Remv \\([^ ]*\\).*/\\1/p" "$scratch/out" | tr "\\n" " ")\n'
+        '[ -z "$gone" ] || { echo "the change would remove packages: $gone"; exit 3; }\n'
     )
 
 
@@ -183,11 +217,11 @@ def _quoted(pins: tuple[PackagePin, ...]) -> str:
 
 
 def _unhold(pins: tuple[PackagePin, ...]) -> str:
-    return "printf '%s install\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+    return "printf '%s install\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | select_states\n"
 
 
 def _hold(pins: tuple[PackagePin, ...]) -> str:
-    return "printf '%s hold\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | dpkg --set-selections\n"
+    return "printf '%s hold\\n' " + " ".join(shlex.quote(p.name) for p in pins) + " | select_states\n"
 
 
 BACKEND: PackageManager = Apt()

@@ -15,8 +15,31 @@ ASK_S = 60
 
 _HOLDERS = """\
 PATH=$PATH:/usr/sbin:/sbin
-nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader 2>&1
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+{ nvidia-smi --query-compute-apps=pid,process_name --format=csv,noheader; echo $? >"$scratch/rc"; } \
+  </dev/null >"$scratch/apps" 2>&1 &
+tries=0
+until [ -s "$scratch/rc" ] || [ $tries -ge 200 ]; do
+  tries=$((tries + 1))
+  sleep 0.05
+done
+if [ "$(cat "$scratch/rc" 2>/dev/null)" = 0 ]; then cat "$scratch/apps"; exit 0; fi
+
+# It fails, or hangs, on a broken GPU: the kernel still knows who has a device open.
+find "$MUSTER_ROOT"/proc/[0-9]*/fd -lname "$MUSTER_ROOT/dev/nvidia[0-9]*" >"$scratch/open" 2>"$scratch/err"
+if grep -q 'Permission denied' "$scratch/err"; then
+  cat "$scratch/apps"
+  echo 'nvidia-smi does not answer, and to see who has the devices open needs root'
+  exit 1
+fi
+sed -n 's,.*/proc/\\([0-9]*\\)/fd/.*,\\1,p' "$scratch/open" | sort -un | while read -r pid; do
+  name=$(cat "$MUSTER_ROOT/proc/$pid/comm" 2>/dev/null) || continue
+  case $name in nvidia-persiste*|nv-hostengine|nv-fabricmanage*|dcgm*|nvidia-smi) ;; *) echo "$pid, $name" ;; esac
+done
+exit 0
 """
+"""One line `pid, name` for each process that computes on a GPU. The services that hold a device for the driver itself are no jobs."""
 
 
 class NoScheduler:
@@ -32,15 +55,15 @@ class NoScheduler:
         outcome = await self._transport.run(node, Command(("sh", "-s"), _HOLDERS.encode(), ASK_S, ListJobs()))
         if not isinstance(outcome, Answered) or outcome.exit_status != 0:
             return outcome
-        jobs: list[Job] = []
+        jobs: dict[str, Job] = {}
         for line in outcome.stdout.decode(errors="replace").splitlines():
             if not line.strip():
                 continue
             pid, comma, name = line.partition(",")
             if not comma or not pid.strip().isdecimal():
                 return outcome
-            jobs.append(Job(pid.strip(), name.strip(), (node.name,)))
-        return tuple(jobs)
+            jobs[pid.strip()] = Job(pid.strip(), name.strip(), (node.name,))  # one line for each GPU it holds
+        return tuple(jobs.values())
 
     async def cordon(self, node: Node, reason: str) -> Outcome:
         """The lease is already there; nothing more can be done on such a machine."""

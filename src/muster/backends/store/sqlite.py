@@ -314,9 +314,10 @@ class _SqliteStore:
                 )
             _append(on, run.rollout_id, records)
 
-    async def audit(self, chain: str) -> tuple[Entry, ...]:
+    async def audit(self, chain: str, after: int = 0) -> tuple[Entry, ...]:
+        wanted = (_AUDIT.c.chain == chain, _AUDIT.c.seq > after)
         with self._read() as on:
-            rows = on.execute(sa.select(_AUDIT).where(_AUDIT.c.chain == chain).order_by(_AUDIT.c.seq)).all()
+            rows = on.execute(sa.select(_AUDIT).where(*wanted).order_by(_AUDIT.c.seq)).all()
         return tuple(self._decoded(f"audit entry {row.seq} of {chain}", _codec.entry_from, row) for row in rows)
 
     async def close(self) -> None:

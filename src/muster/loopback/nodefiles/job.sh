@@ -8,15 +8,17 @@ note() {
         "$id" "$pid" "$seconds" "$began" "$1" "$2" > "$record.new"
     mv "$record.new" "$record"
 }
-MUSTER_ROOT=$root setsid sleep "$seconds" &
+: >> "$root/dev/nvidia0"
+MUSTER_ROOT=$root setsid sleep "$seconds" 3< "$root/dev/nvidia0" &
 pid=$!
+ln -sf "/proc/$pid" "$root/proc/$pid"
 for gpu in $(echo "$gpus" | tr , ' '); do
     echo "$gpu 40960 python3"
 done > "$root/loopback/held/$pid"
 note running null
 wait "$pid"
 status=$?
-rm -f "$root/loopback/held/$pid"
+rm -f "$root/loopback/held/$pid" "$root/proc/$pid"
 case $status in
     0) note finished "$(date +%s)" ;;
     *) note "killed by SIG$(kill -l "$status" 2>/dev/null || echo "$status")" "$(date +%s)" ;;

@@ -1,0 +1,97 @@
+"""Laws of nodes that make it hard: a full disk, a busy package manager, a module that is held, a pool that forbids the reload."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from muster.loopback.fleet import LoopbackFleet
+from muster.loopback.observe import Truth
+from tests.support.desk import Desk, Said, make_fleet, until
+
+OLD, GOOD = "570.195.03", "580.126.20"
+LOCKED, CLINGING, FORBIDDEN, FULL = "gpu01", "gpu02", "gpu03", "gpu04"
+
+
+@dataclass(frozen=True)
+class Story:
+    applied: Said
+    before: Mapping[str, Truth]
+    after: Mapping[str, Truth]
+    policy_files: Mapping[str, bool]
+
+    def run(self, node: str) -> Mapping[str, str]:
+        runs = self.applied.body["runs"]
+        assert isinstance(runs, list)
+        return next(run for run in runs if run["node"] == node)
+
+    def said(self, node: str) -> str:
+        return "\n".join(line for line in self.applied.out.splitlines() if f'"node": "{node}"' in line)
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    place = tmp_path_factory.mktemp("hard")
+    words = {
+        "max_unavailable: {pool: 50%}": "max_unavailable: {pool: 100%}",
+        "tier: standard\n": "tier: standard\n    reload: forbidden\n",
+    }
+    fleet = make_fleet(place / "fleet", dict.fromkeys((LOCKED, CLINGING, FORBIDDEN, FULL), OLD), words)
+    desk = Desk(fleet.layout.folder, place / "muster.db")
+    desk.ok("collect")
+    plan = desk.planned()
+    before = {each.name: each for each in fleet.truth()}
+    fleet.set_knob(FULL, "disk-full", "1")
+    fleet.set_knob(CLINGING, "slow-package", "1")
+    applying = desk.start("apply", plan, "--json")
+    until(lambda: desk.phases().get(LOCKED) == "baseline-required")
+    fleet.hold_dpkg_lock(LOCKED, 4)
+    # Between the drain and the reload something takes hold of the module.
+    until(lambda: desk.phases()[CLINGING] == "apply-required")
+    cling(fleet, CLINGING)
+    out, err = applying.communicate(timeout=100)
+    policies = {name: (fleet.node_root(name) / "usr/sbin/policy-rc.d").exists() for name in fleet.names}
+    yield Story(Said(applying.returncode, out, err), before, {each.name: each for each in fleet.truth()}, policies)
+    fleet.stop()
+
+
+def cling(fleet: LoopbackFleet, node: str) -> None:
+    """A process on the node that holds the module and that a restart ends."""
+    pid = fleet.run(node, "setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!").stdout.strip()
+    (fleet.node_root(node) / "loopback/held" / pid).write_text("0 1 monitor\n", encoding="ascii")
+
+
+def test_a_full_disk_leaves_the_node_out_unchanged_and_says_what_is_full(story: Story) -> None:
+    assert story.applied.exit_code == 0, story.applied.out[-3000:]
+    assert story.run(FULL)["phase"] == "left-out"
+    assert "File too large" in story.run(FULL)["cause"]
+    assert story.after[FULL].transitions == story.before[FULL].transitions
+    assert not story.after[FULL].lease
+
+
+def test_another_holder_of_the_dpkg_lock_is_waited_for(story: Story) -> None:
+    assert story.run(LOCKED)["phase"] == "done"
+    assert story.after[LOCKED].loaded == GOOD
+    assert story.after[LOCKED].run_twice == 0
+
+
+def test_a_module_that_is_held_is_not_pulled_away_but_exchanged_by_a_restart(story: Story) -> None:
+    assert "the old module is held" in story.said(CLINGING)
+    assert story.run(CLINGING)["phase"] == "done"
+    assert story.after[CLINGING].loaded == GOOD
+    assert story.after[CLINGING].boot_id != story.before[CLINGING].boot_id
+
+
+def test_a_pool_that_forbids_the_reload_is_restarted_once(story: Story) -> None:
+    assert "reload-required" not in story.said(FORBIDDEN)
+    assert story.run(FORBIDDEN)["phase"] == "done"
+    assert story.after[FORBIDDEN].loaded == GOOD
+    assert story.after[FORBIDDEN].boot_id != story.before[FORBIDDEN].boot_id
+
+
+def test_the_ordinary_way_needs_no_restart(story: Story) -> None:
+    assert story.after[LOCKED].boot_id == story.before[LOCKED].boot_id
+
+
+def test_no_daemon_policy_of_ours_is_left(story: Story) -> None:
+    assert not any(story.policy_files.values())

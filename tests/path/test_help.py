@@ -1,0 +1,54 @@
+"""Laws of help: quick, complete, and the same options everywhere."""
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.main import get_command
+
+from muster.cli._lazy import COMMANDS, load
+
+HEAVY = ("asyncssh", "sqlalchemy", "numpy", "yaml", "rich", "typer", "msgspec", "sqlite3", "asyncio")
+NO_JSON = {"demo"}
+
+
+def leaves() -> list[tuple[str, ...]]:
+    """Every command with its words."""
+    found: list[tuple[str, ...]] = []
+    for name in COMMANDS:
+        try:
+            command = get_command(load(name))  # type: ignore[arg-type]
+        except ModuleNotFoundError:
+            continue
+        inner = getattr(command, "commands", None)
+        found += [(name, word) for word in inner] if inner else [(name,)]
+    return found
+
+
+def test_help_imports_no_database_ssh_numpy_yaml_or_rich() -> None:
+    text = (
+        "import json, sys\nfrom muster.cli.main import main\ncode = main(['--help'])\n"
+        "print(json.dumps([code, sorted(sys.modules)]))"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    assert [name for name in HEAVY if name in modules] == []
+
+
+@pytest.mark.parametrize("words", leaves(), ids=" ".join)
+def test_every_command_has_help_and_json(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    main = importlib.import_module("muster.cli.main").main
+    assert main([*words, "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "--json" in shown or words[0] in NO_JSON
+    assert shown.splitlines()[0].startswith("Usage: muster")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    main = importlib.import_module("muster.cli.main").main
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in COMMANDS)
