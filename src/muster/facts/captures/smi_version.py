@@ -21,8 +21,10 @@ def parse(text: str) -> Mapping[str, FactValue]:
     found: dict[str, FactValue] = {
         "nvidia_smi.version": _text.or_unknown(said.get("NVIDIA-SMI"), "the output does not say"),
         "nvml.version": _text.or_unknown(said.get("NVML"), "the output does not say"),
-        "report.deprecated": tuple(sorted(name for name, value in said.items() if value.startswith("Deprecated"))),
     }
+    deprecated = tuple(sorted(name for name, value in said.items() if value.startswith("Deprecated")))
+    if deprecated:
+        found["report.deprecated"] = deprecated
     found |= versions(
         driver=first_version((said.get("KMD"), said.get("DRIVER"), "")),
         cuda=first_version((said.get("CUDA UMD"), said.get("CUDA"), "")),
