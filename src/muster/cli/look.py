@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
-from muster.control.bootstrap import fact_specs, open_site
+from muster.control.bootstrap import capture_readers, fact_specs, open_site
+from muster.control.captures import parse_file
 from muster.control.collect import collect as collect_nodes
 from muster.control.planning import findings
 from muster.control.site import Site, named
@@ -256,5 +257,31 @@ def facts_show(
         else:
             say(spec.command.strip())
         return 0
+
+    run(work, as_json=as_json)
+
+
+@facts_app.command("parse")
+def facts_parse(
+    file: Annotated[str, typer.Argument(help="The file that holds one tool's output; - is standard input.")],
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Which output it is; without it, it is recognised.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read one captured output. Exit 3 when it is not clear what it is, 5 when nothing in it could be understood."""
+
+    async def work() -> int:
+        capture = parse_file(file, kind=kind, readers=capture_readers())
+        facts = {path: _value(capture.facts[path]) for path in sorted(capture.facts)}
+        if as_json:
+            body = {"kind": capture.kind, "facts": facts, "raw": capture.raw}
+            say(envelope("capture", body, capture.warnings))
+        else:
+            note(f"read as {capture.kind}")
+            for warning in capture.warnings:
+                note(f"warning: {warning}")
+            table(("fact", "value"), [[path, _text(capture.facts[path])] for path in facts])
+        return 0 if capture.understood else PARTIAL
 
     run(work, as_json=as_json)

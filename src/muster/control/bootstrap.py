@@ -22,6 +22,7 @@ from muster.control.policy import find_policy, read_policy
 from muster.control.site import Site
 from muster.discovery import discover, one
 from muster.knowledge.loader import load
+from muster.model.capture import CaptureSpec
 from muster.model.command import Command, Outcome
 from muster.model.errors import BadInput
 from muster.model.fact import FactSpec
@@ -82,6 +83,11 @@ def _source(source: object, folder: Path) -> tuple[Node, ...]:
 def fact_specs() -> tuple[FactSpec, ...]:
     """All sources of facts, by name."""
     return tuple(cast(FactSpec, spec) for spec in discover("muster.facts", "FACT").values())
+
+
+def capture_readers() -> tuple[CaptureSpec, ...]:
+    """All readers of captured outputs, by name."""
+    return tuple(cast(CaptureSpec, reader) for reader in discover("muster.facts.captures", "READER").values())
 
 
 def package_managers() -> Mapping[str, PackageManager]:

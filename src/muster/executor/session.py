@@ -36,8 +36,8 @@ from muster.ports import Clock, Ids, Transport
 ASK_S = 60
 """How long a node may take to answer a short question; starting a task waits up to 15 s for its first sign of life."""
 
-LEASE_TTL_S = 6 * 3600
-"""A lease outlives a long drain; after it, another control plane may take the duty to recover the node."""
+LEASE_MARGIN_S = 6 * 3600
+"""A lease lasts as long as the pool's drain may, and this long on top; after it, another control plane may take the duty to recover the node."""
 
 
 class TaskState(StrEnum):
@@ -124,7 +124,11 @@ class Session:
         """Claim the node for this rollout; taking again gives the same number."""
         rollout_id = self.run.rollout_id
         text = lease_take(
-            holder=self.holder, rollout_id=rollout_id, plan_id=self.plan.id, reason=reason, ttl_s=LEASE_TTL_S
+            holder=self.holder,
+            rollout_id=rollout_id,
+            plan_id=self.plan.id,
+            reason=reason,
+            ttl_s=self._drain_limit_s() + LEASE_MARGIN_S,
         )
         intent = TakeLease(self.holder, rollout_id)
         await self.note(
@@ -143,6 +147,10 @@ class Session:
                 f"{answer.why}: {answer.holder} since {answer.taken_at} for {answer.rollout_id} ({answer.plan_id})",
             )
         return LeaseAnswer(None, answer.why or _last(outcome))
+
+    def _drain_limit_s(self) -> int:
+        pool = self.plan.node(self.run.node).pool
+        return next(limits.drain_limit_s for limits in self.plan.pools if limits.pool == pool)
 
     async def release_lease(self) -> LeaseAnswer | Unreachable:
         """Give the node back; a lease that is not there any more is fine, somebody else's is left alone."""

@@ -1,4 +1,31 @@
-"""What it means when nvidia-smi says something else than an answer. Pure."""
+"""What nvidia-smi means by its words: a value it could not read, and something else than an answer. Pure."""
+
+import re
+
+from muster.model.fact import FactValue, Unknown
+
+_UNREADABLE = (
+    "gpu is lost",
+    "unknown error",
+    "err!",
+    "not found",
+    "insufficient permissions",
+    "requested functionality has been deprecated",
+)
+
+
+def reading(text: str) -> FactValue:
+    """One value as nvidia-smi prints it, with or without brackets. `N/A` is an answer; what it could not read is Unknown(its words)."""
+    bare = text.strip()
+    if bare.startswith("[") and bare.endswith("]"):
+        bare = bare[1:-1].strip()
+    return Unknown(bare) if bare.lower() in _UNREADABLE else bare
+
+
+def plain_key(key: str) -> str:
+    """A UUID or bus id as it may stand between the brackets of a path."""
+    return re.sub(r"[^A-Za-z0-9@:._-]", "_", key)
+
 
 _MESSAGES: tuple[tuple[str, str], ...] = (
     (

@@ -3,9 +3,8 @@
 A value the tool gives as `N/A` is an answer (this board has no such thing) and stays a text; what it could not read is Unknown.
 """
 
-import re
 import xml.etree.ElementTree as ET
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
@@ -51,33 +50,21 @@ _PROVIDES = (
 MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
 
-_UNREADABLE = (
-    "gpu is lost",
-    "unknown error",
-    "err!",
-    "not found",
-    "insufficient permissions",
-    "requested functionality has been deprecated",
-)
-
 
 def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     """All GPUs by UUID, and the node's sums over them; Unknown with a telling reason when there is no whole report."""
     why = _read.no_answer(raw, "nvidia-smi")
     if why:
         return _read.all_unknown(_PROVIDES, why)
-    log = _document(raw)
+    log = document(raw)
     if isinstance(log, Unknown):
         return _read.all_unknown(_PROVIDES, log.why)
     found: dict[str, FactValue] = {}
     names: list[str] = []
-    keys: set[str] = set()
-    gpus = log.findall("gpu")
-    if len(gpus) > MOST_GPUS:
-        return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {len(gpus)} GPUs, which no node has")
-    for gpu in gpus:
-        key = _key(gpu, keys)
-        keys.add(key)
+    count = len(log.findall("gpu"))
+    if count > MOST_GPUS:
+        return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {count} GPUs, which no node has")
+    for key, gpu in by_key(log):
         for field, places in _FIELDS.items():
             value = _value(gpu, places)
             if value is not None:
@@ -100,7 +87,7 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     return found
 
 
-def _document(raw: RawOutput) -> ET.Element | Unknown:
+def document(raw: RawOutput) -> ET.Element | Unknown:
     """The report's root element. Without a whole one: what the tool said instead."""
     start, end = raw.stdout.find(b"<nvidia_smi_log"), raw.stdout.rfind(b"</nvidia_smi_log>")
     if start < 0:
@@ -115,15 +102,20 @@ def _document(raw: RawOutput) -> ET.Element | Unknown:
         return Unknown("nvidia-smi's report is not well-formed XML")
 
 
+def by_key(log: ET.Element) -> Iterator[tuple[str, ET.Element]]:
+    """The report's GPUs, at most `MOST_GPUS`, each with the key that its paths have."""
+    taken: set[str] = set()
+    for gpu in log.findall("gpu")[:MOST_GPUS]:
+        key = _key(gpu, taken)
+        taken.add(key)
+        yield key, gpu
+
+
 def _key(gpu: ET.Element, taken: Container[str]) -> str:
     """The GPU's UUID; its bus id where it has none, both where a UUID comes twice. No key holds a bracket."""
     bus = _text(gpu, "pci/pci_bus_id") or gpu.get("id", "")
-    key = _plain(_text(gpu, "uuid") or bus or "unnamed")
-    return _plain(f"{key}@{bus}") if key in taken else key
-
-
-def _plain(key: str) -> str:
-    return re.sub(r"[^A-Za-z0-9@:._-]", "_", key)
+    key = _smi.plain_key(_text(gpu, "uuid") or bus or "unnamed")
+    return _smi.plain_key(f"{key}@{bus}") if key in taken else key
 
 
 def _text(element: ET.Element, place: str) -> str:
@@ -134,7 +126,7 @@ def _value(gpu: ET.Element, places: Iterable[str]) -> FactValue | None:
     for place in places:
         text = _text(gpu, place)
         if text:
-            return Unknown(text) if text.lower().strip("[]") in _UNREADABLE else text
+            return _smi.reading(text)
     return None
 
 
