@@ -190,8 +190,8 @@ def test_what_was_broken_before_does_not_count_against_the_driver() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.LEFT_OUT, Phase.QUARANTINED])
 def test_canaries_that_proved_nothing_hold_what_comes_after_them(phase: Phase) -> None:
-    notes = {"cause": "the node moved", **({"broken_before": "x"} if phase is Phase.QUARANTINED else {})}
-    runs = [ended(run, phase, **notes) if run.stage == 0 else run for run in runs_of(PLAN)]
+    broken = {"broken_before": "x"} if phase is Phase.QUARANTINED else {}
+    runs = [ended(run, phase, T0, cause="the node moved", **broken) if run.stage == 0 else run for run in runs_of(PLAN)]
     decision = decide(PLAN, runs, later(600))
     assert (decision.release, decision.state) == ((), RolloutState.HALTED)
     assert "no canary came to run 580.126.20, so nothing is proved" in decision.why

@@ -10,13 +10,25 @@ from hypothesis import given as hypothetical
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from muster.model.fact import Fact, NodeFacts
+from muster.model.fact import Fact, FactValue, NodeFacts
 from muster.model.node import Node
 from muster.model.plan import Plan, WaitingOn, plan_body, plan_from_body
-from muster.model.policy import Match, MaxUnavailable, Permission
+from muster.model.policy import (
+    Drain,
+    DrainPolicy,
+    Match,
+    MaxUnavailable,
+    Permission,
+    Pool,
+    Security,
+    Severity,
+    Validation,
+)
 from muster.model.quantities import Amount
 from muster.planner.lint import lint
-from muster.planner.propose import STALE_AFTER_S, propose
+from muster.planner.propose import NOT_HEEDED, STALE_AFTER_S, propose
+from muster.planner.words import lines
+from muster.solver.problem import Answer, NodeClass
 from tests.support.planning import GOOD, KINDS, NEW, OLD, WINDOW, carrying, fleet, given, node, policy, pool, seen
 from tests.support.values import T0
 
@@ -95,7 +107,7 @@ def test_a_plan_over_a_fleet_whose_plan_is_done_is_empty(kinds: Sequence[str]) -
     nodes, facts = fleet(kinds)
     plan = propose(given(nodes, facts))
     again = propose(given(nodes, done(facts, plan)))
-    assert again.nodes == again.stages == again.pools == ()
+    assert (again.nodes, again.stages, again.pools) == ((), (), ())
     assert sorted(each.subject for each in again.left_out) == sorted(node.name for node in nodes)
 
 
@@ -108,6 +120,28 @@ def test_facts_of_an_hour_are_fresh_and_of_a_second_more_are_stale() -> None:
     plan = propose(given([node("n0"), node("n1")], at_bound))
     assert [part.node for part in plan.nodes] == ["n0"]
     assert [each.on for each in plan.left_out] == [WaitingOn.STALE_FACTS]
+
+
+def test_a_node_of_which_nobody_knows_whether_a_job_runs_there_counts_as_busy() -> None:
+    nodes, facts = fleet(["perhaps busy", "busy", "good", "good", "good"])
+    plan = propose(given(nodes, facts))
+    assert {part.node for part in plan.nodes[-2:]} == {"n00", "n01"}
+
+
+def test_what_the_policy_asks_for_and_nobody_does_is_said() -> None:
+    asked = replace(
+        policy(pool("train", drain=Drain(DrainPolicy.REQUEUE)), pool("dev", drain=Drain(DrainPolicy.EVICT))),
+        security=Security(Severity.HIGH), validate=Validation(command=("check",)), lines={"rollout.control": 9},
+    )  # fmt: skip
+    plan = propose(given([node("a")], {"a": seen("a", {})}, asked))
+    assert [line.removeprefix(f"{NOT_HEEDED} ") for line in plan.because if line.startswith(NOT_HEEDED)] == [
+        "rollout.control",
+        "security.max_open_severity",
+        "validate.command",
+        "pools.train.drain.policy requeue (jobs are waited for, none is ended)",
+    ]
+    assert "  not heeded by this release: validate.command" in lines(plan, (), 0)
+    assert not any(NOT_HEEDED in line for line in propose(given(*fleet(["good"]))).because)
 
 
 def test_chance_chooses_the_canaries_and_loses_nobody() -> None:
@@ -159,17 +193,17 @@ def test_limits_are_of_the_whole_pool_and_only_of_pools_that_are_changed() -> No
     assert [(each.pool, each.nodes, each.unavailable) for each in plan.pools] == [("train", 3, 1)]
 
 
-def restart_of(values: Mapping[str, str], reload: Permission = Permission.ALLOWED) -> str:
+def restart_of(values: Mapping[str, FactValue], reload: Permission = Permission.ALLOWED) -> str:
     (part,) = propose(given([node("a")], {"a": seen("a", values)}, policy(pool("train", reload=reload)))).nodes
     return part.step.restart
 
 
 def test_a_node_restarts_where_its_pool_or_its_boards_forbid_a_reload() -> None:
-    nvswitch = {"gpu.product": "NVIDIA H100 80GB HBM3"}
+    nvswitch: Mapping[str, FactValue] = {"gpu.product": "NVIDIA H100 80GB HBM3"}
     assert restart_of({}) == "reload"
     assert restart_of({}, Permission.FORBIDDEN) == "reboot"
     assert restart_of(nvswitch) == "reboot"
-    assert restart_of(nvswitch | carrying("580.95.05")) == "reload"  # type: ignore[arg-type]
+    assert restart_of({**nvswitch, **carrying("580.95.05")}) == "reload"
     plan = propose(given([node("a")], {"a": seen("a", nvswitch)}))
     assert any("NVSwitch" in line for line in plan.because)
 
@@ -188,9 +222,14 @@ def test_a_node_whose_parts_disagree_moves_as_a_whole() -> None:
 
 def test_what_was_asked_of_the_solver_once_is_not_asked_again_for_a_node_of_the_same_class() -> None:
     nodes, facts = a_fleet(8)
-    asked: list[object] = []
+    asked: list[NodeClass] = []
     base = given(nodes, facts)
-    propose(replace(base, solve=lambda kind, each: asked.append(kind) or base.solve(kind, each)))  # type: ignore[func-returns-value]
+
+    def counted(kind: NodeClass, each: Pool) -> Answer:
+        asked.append(kind)
+        return base.solve(kind, each)
+
+    propose(replace(base, solve=counted))
     assert len(asked) == 2  # one class, two pools
 
 
@@ -206,4 +245,7 @@ def test_the_revision_of_the_facts_changes_with_a_lasting_value_and_not_with_the
     base = propose(given(nodes, facts)).facts_revision
     later_look = {"n00": replace(facts["n00"], observed_at=T0 - timedelta(seconds=1))}
     assert propose(given(nodes, later_look)).facts_revision == base
+    warmer = Fact("temperature", 71, "test", T0, momentary=True)
+    momentary = {"n00": replace(facts["n00"], facts={**facts["n00"].facts, "temperature": warmer})}
+    assert propose(given(nodes, momentary)).facts_revision == base
     assert propose(given(nodes, {"n00": seen("n00", {**GOOD, "gpu.count": 7})})).facts_revision != base

@@ -57,6 +57,11 @@ def test_canaries_go_alone_then_one_then_two_then_four(candidates: Sequence[Cand
         assert not any(stage.canary for stage in stages[1:])
 
 
+def test_eight_strata_have_eight_canaries_one_one_two_and_four_at_a_time() -> None:
+    (canaries, *_) = lay_out([Candidate(f"n{at}", str(at % 9), 1, False) for at in range(20)], USUAL)
+    assert [len(group) for group in canaries.groups] == [1, 1, 2, 4]
+
+
 @given(CANDIDATES)
 def test_canaries_cover_as_many_strata_as_they_can(candidates: Sequence[Candidate]) -> None:
     strata = {each.node: each.stratum for each in candidates}

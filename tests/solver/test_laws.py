@@ -216,9 +216,12 @@ def rebuilt(because: Because, node: NodeClass, asked: Demand) -> tuple[NodeClass
     spoke = {SAYS[leaf.rule] for leaf in told if isinstance(leaf, RuleSays)}
     if any(isinstance(leaf, NoCandidate) for leaf in told) or not spoke:
         spoke = {known.RULE, architecture.RULE, flavour.RULE, cuda.RULE}
-    blank = replace(node, **{name: "nobody said" for name in FIELDS.values() if name not in seen})
-    if "flavour" not in seen:
-        blank = replace(blank, flavour=asked.flavour or "open")
+    blank = replace(
+        node,
+        product=node.product if "product" in seen else "nobody said",
+        arch=node.arch if "arch" in seen else "nobody said",
+        flavour=node.flavour if "flavour" in seen else asked.flavour or "open",
+    )
     less = replace(
         asked, cuda=asked.cuda if "cuda" in wanted else None, flavour=asked.flavour if ".flavour" in wanted else None
     )

@@ -123,7 +123,7 @@ KINDS: Mapping[str, Trouble] = MappingProxyType(
         "good": ({}, None, ""),
         "busy": ({"holder.pids": ("77",)}, None, ""),
         "perhaps busy": ({"holder.pids": LOST}, None, ""),
-        "only loads what is on disk": (carrying(NEW) | {"module.nvidia.loaded_version": OLD}, None, ""),
+        "only loads what is on disk": ({**carrying(NEW), "module.nvidia.loaded_version": OLD}, None, ""),
         "library of another version": ({"library.libcuda.version": NEW, "package[libcuda1].version": f"{NEW}-1"}, None, ""),
         "as wanted": (carrying(NEW), WaitingOn.NOTHING_TO_DO, "already runs 580.126.20"),
         "GPU unknown": ({"gpu.product": LOST}, WaitingOn.UNKNOWN_HEALTH, r"gpu\.product \(nvidia-smi: no answer"),

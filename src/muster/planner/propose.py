@@ -12,7 +12,7 @@ from muster.model.audit import canonical
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, Step, Waiting, WaitingOn
-from muster.model.policy import Permission, Policy, Pool, Tier
+from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
 from muster.model.stack import PackagePin
 from muster.planner.classes import node_class, unknown_facts
 from muster.planner.pools import Placing, pool_of
@@ -26,6 +26,9 @@ STALE_AFTER_S = 3600
 
 IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
 """Kinds of root file system of nodes that are booted from an image."""
+
+NOT_HEEDED = "not heeded by this release:"
+"""Begins a line of `Plan.because` on something that the policy asks for and nobody does yet."""
 
 _TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
 
@@ -81,7 +84,7 @@ def propose(given: PlanInput) -> Plan:
         stages=stages,
         nodes=parts,
         left_out=tuple(left),
-        because=tuple(because),
+        because=(*because, *(_unheeded(given.policy, parts) if parts else ())),
     )
 
 
@@ -245,6 +248,23 @@ def _wishes(policy: Policy) -> tuple[StageWish, ...]:
     rollout = policy.rollout
     first = (StageWish("canary", None, rollout.canary_soak_s),) if rollout.canary else ()
     return first + tuple(StageWish(str(share), share, rollout.later_soak_s) for share in rollout.shares)
+
+
+def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
+    """What the policy asks for and this release does not do, where going on without it takes down no job and no node: said, so that whoever
+    approves knows. What would be broken by going on is left out instead (`_unkept`)."""
+    used = {part.pool for part in parts}
+    asked = {
+        "rollout.control": "rollout.control" in policy.lines and policy.rollout.control is not None,
+        "security.max_open_severity": policy.security.max_open_severity is not None,
+        "validate.command": policy.validate.command is not None,
+        "validate.floors": bool(policy.validate.floors),
+    } | {
+        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
+        for pool in policy.pools
+        if pool.name in used and pool.drain.policy is not DrainPolicy.WAIT
+    }
+    return tuple(f"{NOT_HEEDED} {what}" for what, is_asked in asked.items() if is_asked)
 
 
 def _limits(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[PoolLimits, ...]:

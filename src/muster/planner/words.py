@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.model.plan import Plan, WaitingOn
 from muster.planner.lint import Note
+from muster.planner.propose import NOT_HEEDED
 
 WAITING_WORDS: Mapping[WaitingOn, str] = {
     WaitingOn.BUDGET: "waits for the pool's limit",
@@ -35,7 +36,7 @@ def heading(plan: Plan) -> str:
 def lines(plan: Plan, notes: Sequence[Note], approvals: int) -> tuple[str, ...]:
     """The whole plan: what, why it can be, stages, limits, who is left out, what it still needs."""
     said = [heading(plan)]
-    said += [f"  admitted: {why}" for why in plan.because]
+    said += [f"  {why}" if why.startswith(NOT_HEEDED) else f"  admitted: {why}" for why in plan.because]
     for stage in plan.stages:
         groups = "+".join(str(len(group)) for group in stage.groups) if stage.canary else "as the limits allow"
         soak = f", then soaks {stage.soak_s} s" if stage.soak_s else ""
