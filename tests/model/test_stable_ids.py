@@ -1,6 +1,6 @@
 """Ids that are hashes stay as they are: a plan that was approved keeps its id over our releases."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -28,7 +28,18 @@ def test_every_field_of_a_plan_is_in_its_id() -> None:
         replace(base, facts_revision="x"), replace(base, approvals=2), replace(base, pools=()), replace(base, stages=()),
         replace(base, nodes=base.nodes[:1]), replace(base, left_out=()), replace(base, because=()),
     ]  # fmt: skip
-    assert len({base.id, *(other.id for other in others)}) == 1 + len(others) == 1 + len(base.__slots__)
+    assert len({base.id, *(other.id for other in others)}) == 1 + len(others) == 1 + len(fields(base))
+
+
+def test_a_changed_copy_has_its_own_id_and_its_own_parts() -> None:
+    base = plan()
+    assert base.node("n2").node == "n2"
+    other = replace(base, nodes=base.nodes[:1])
+    assert other.id != base.id
+    with pytest.raises(KeyError):
+        other.node("n2")
+    assert replace(other, nodes=base.nodes) == base
+    assert replace(other, nodes=base.nodes).id == base.id
 
 
 @pytest.mark.parametrize("value", [{1: "a"}, {"a": {None: 1}}, [{True: 1}], {("a",): 1}])
