@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from contextlib import suppress
 from functools import partial
@@ -92,12 +93,29 @@ class _Node:
     def __init__(self, layout: Layout, name: str) -> None:
         self.name = name
         self.root = layout.node(name)
-        self.port = 0
+        self._place: socket.socket | None = None
         self._layout = layout
         self._acceptor: asyncssh.SSHAcceptor | asyncio.Server | None = None
         self.connections: set[asyncssh.SSHServerConnection] = set()
         self._unanswered: list[asyncio.StreamWriter] = []
         self._manner = "unreachable"
+
+    def bind(self, port: int) -> None:
+        """Take the port, for as long as the server lives: nobody else may sit on it while the node is away. Raises OSError where it is taken."""
+        place = socket.socket()
+        try:
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            place.bind(("127.0.0.1", port))
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+        except OSError:
+            place.close()
+            raise
+        self._place = place
+
+    @property
+    def port(self) -> int:
+        """The node's port; 0 before it has one."""
+        return 0 if self._place is None else int(self._place.getsockname()[1])
 
     @property
     def is_down(self) -> bool:
@@ -114,14 +132,16 @@ class _Node:
             raise
 
     async def _take_connections(self, manner: str) -> asyncssh.SSHAcceptor | asyncio.Server | None:
-        if manner == "unreachable":
+        if manner == "unreachable" or self._place is None:
             return None
+        # Old connections linger on the port for a minute; only while it listens may it be shared with them.
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place = self._place.dup()
         if manner == "silent":
-            return await asyncio.start_server(self._keep_waiting, "127.0.0.1", self.port)
+            return await asyncio.start_server(self._keep_waiting, sock=place)
         key = self._layout.wrong_host_key if manner == "wrong-host-key" else self._layout.host_key(self.name)
         return await asyncssh.listen(
-            "127.0.0.1",
-            self.port,
+            sock=place,
             server_factory=partial(_Door, self),
             server_host_keys=[str(key)],
             authorized_client_keys=str(self._layout.client_key.with_suffix(".pub")),
@@ -136,8 +156,11 @@ class _Node:
         """Stop listening and cut every connection."""
         self._manner = "unreachable"
         acceptor, self._acceptor = self._acceptor, None
-        if acceptor is not None:
+        if acceptor is not None and self._place is not None:
             acceptor.close()
+            with suppress(OSError):
+                self._place.shutdown(socket.SHUT_RDWR)
+            self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         for connection in tuple(self.connections):
             connection.abort()
         for writer in self._unanswered:
@@ -222,8 +245,8 @@ async def _listen_somewhere(node: _Node, wanted: int, taken: set[int]) -> None:
     for port in (wanted, *range(_FIRST_PORT, _LAST_PORT)):
         if port in taken or not port:
             continue
-        node.port = port
         try:
+            node.bind(port)
             await node.listen(node.manner())
         except OSError:
             continue
