@@ -18,7 +18,7 @@ _MOST_XIDS = 1_000
 _MOST_JOINED = 12
 
 _BARE = re.compile(
-    r"(?:NVRM: |nvidia-nvswitch\d{1,3}: |mlx5_core [0-9a-f]{4}:|nvidia[\w-]{0,30}(?: [0-9a-f]{4}:[\w:.]{1,20})?: |nv_peer_mem: )"
+    r"(?:NVRM: |nvidia-nvswitch\d{1,3}: |mlx5_core [0-9a-f]{4}:|nvidia(?!-smi)[\w-]{0,30}(?: [0-9a-f]{4}:[\w:.]{1,20})?: |nv_peer_mem: )"
 )
 _SWITCH = re.compile(r"pci (\S{1,20}): \[10de:[0-9a-f]{4}\] type \S{1,4} class 0x068000")
 _KERNEL = re.compile(
