@@ -78,7 +78,9 @@ def test_a_recorded_output_is_recognised_and_gives_all_that_the_index_expects_an
     file: str,
 ) -> None:
     capture = read(output(file))
-    assert capture.understood or file == "nvidia_smi/win_topo_geforce-rtx-2080-super_591.86.txt"  # the tool refused to answer
+    assert (
+        capture.understood or file == "nvidia_smi/win_topo_geforce-rtx-2080-super_591.86.txt"
+    )  # the tool refused to answer
     kind = "kernel_log_lines" if file == LINES_FILE else capture.kind
     assert_expected(kind, SAMPLES[file]["expect"], SAMPLES[file], capture)
 
@@ -155,3 +157,9 @@ def test_the_same_gpu_has_the_same_facts_from_xml_text_and_table() -> None:
         assert len({str(form[field]) for form in fields}) == 1, (field, [form[field] for form in fields])
     for path in ("gpu.count", "gpu.driver_version", "gpu.product"):
         assert len({facts[path] for facts in forms}) == 1
+
+
+def test_the_page_lists_every_kind_of_output() -> None:
+    page = (FIXTURES.parents[1] / "docs" / "reference" / "captures.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{reader.name}` | {reader.what} |" for reader in READERS]

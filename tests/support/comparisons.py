@@ -91,7 +91,9 @@ def _counted(about: Mapping[str, Any], expected: Any, looked: Looked) -> bool:
     paths = [[f"{about['of']}[{key}].{field}" for field in about["fields"]] for key in keys]
     # The index writes a pair that is not there as None/None; `None` alone is a value.
     missing = "None" if len(about["fields"]) > 1 else "(absent)"
-    seen = Counter("/".join(missing if looked.get(path) is None else looked.word(path) for path in each) for each in paths)
+    seen = Counter(
+        "/".join(missing if looked.get(path) is None else looked.word(path) for path in each) for each in paths
+    )
     if isinstance(expected, str):
         return set(seen) == {expected}
     wanted: Counter[str] = Counter()
@@ -248,5 +250,6 @@ COMPARISONS: Mapping[str, Callable[[Any, Any, Looked], bool]] = {
     "is": _is, "is_list": _is_list, "only": _only, "number": _number, "each": _each, "counted": _counted, "distinct": _distinct,
     "first": _first, "sum": _sum, "whether": _whether, "grouped": _grouped, "which": _which, "says": _says, "is_or_says": _is_or_says,
     "header_words": _header_words, "none_is_unknown": _none_is_unknown, "deprecated_or": _deprecated_or, "sample": _sample,
-    "all_pairs": _all_pairs, "dkms_states": _dkms_states, "xids": _xids, "xids_by_number": _xids_by_number, "in_line": _in_line, "determined_by": _determined_by,
+    "all_pairs": _all_pairs, "dkms_states": _dkms_states, "xids": _xids, "xids_by_number": _xids_by_number, "in_line": _in_line,
+    "determined_by": _determined_by,
 }  # fmt: skip
