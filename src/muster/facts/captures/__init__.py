@@ -44,6 +44,8 @@ def read(data: bytes, readers: Sequence[CaptureSpec], *, kind: str | None, cut: 
     text = _text.decode(data)
     escapes = _text.ESCAPE.search(text) is not None
     text = _text.ESCAPE.sub("", text)
+    if not text.strip():
+        return Unrecognised("the file is empty", is_text=False)
     named = [reader for reader in readers if reader.name == kind]
     reader = named[0] if named else recognise(text, readers)
     if isinstance(reader, Unrecognised):

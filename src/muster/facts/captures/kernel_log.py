@@ -17,8 +17,12 @@ MOST_EVENTS = 1_000
 _MOST_XIDS = 1_000
 _MOST_JOINED = 12
 
+_OF_INTEREST = re.compile(
+    r"NVRM|nvidia|Xid|mlx5_core|nv_peer_mem|10de:|AER|PCIe |[Mm]emory: Kill|oom|Linux version|Comm:|Hardware name|DMI:"
+)
+"""Most lines of a log are of none of this, and are passed over for the cost of one search."""
 _BARE = re.compile(
-    r"(?:NVRM: |nvidia-nvswitch\d{1,3}: |mlx5_core [0-9a-f]{4}:|nvidia[\w-]{0,30}(?: [0-9a-f]{4}:[\w:.]{1,20})?: |nv_peer_mem: )"
+    r"(?:NVRM: |nvidia-nvswitch\d{1,3}: |mlx5_core [0-9a-f]{4}:|nvidia(?!-smi)[\w-]{0,30}(?: [0-9a-f]{4}:[\w:.]{1,20})?: |nv_peer_mem: )"
 )
 _SWITCH = re.compile(r"pci (\S{1,20}): \[10de:[0-9a-f]{4}\] type \S{1,4} class 0x068000")
 _KERNEL = re.compile(
@@ -81,7 +85,6 @@ def parse(text: str) -> Mapping[str, FactValue]:
     log = _Log()
     switches: set[str] = set()
     about: dict[str, FactValue] = {}
-    number = 0
     for number, line in _lines(text):
         event = _kernel_line.event(line.message)
         if event is not None:
@@ -123,7 +126,10 @@ def _lines(text: str) -> Iterator[tuple[int, Line]]:
     held: tuple[int, Line] | None = None
     joined = 0
     for number, raw in enumerate(text.split("\n"), 1):
-        if not raw.strip():
+        if not _OF_INTEREST.search(raw, 0, 4096):
+            if held:
+                yield held
+                held = None
             continue
         line = _kernel_line.line(raw)
         if (

@@ -17,8 +17,8 @@ def sniff(head: str) -> int:
 def parse(text: str) -> Mapping[str, FactValue]:
     """The holders as the node's own source gives them, and per process its name, memory and GPU (`process[<pid>@<gpu>]`)."""
     table = _csv.split(text)
-    if table is None:
-        return {"holder.pids": Unknown("the table has no header line: take it without noheader")}
+    if table is None or "pid" not in dict(table[0]):
+        return {"holder.pids": Unknown("the table has no header line with pid: take it without noheader")}
     header, lines = table
     found: dict[str, FactValue] = {}
     holders: dict[int, str] = {}

@@ -37,8 +37,8 @@ def sniff(head: str) -> int:
 
 def parse(text: str) -> Mapping[str, FactValue]:
     table = _csv.split(text)
-    if table is None:
-        return {"gpu.count": Unknown("the table has no header line: take it without noheader")}
+    if table is None or not {name for name, _ in table[0]} & _KNOWN:
+        return {"gpu.count": Unknown("the table has no header line that is known: take it without noheader")}
     header, lines = table
     gpus, drivers, cudas, read = Gpus(), [], [], 0
     for row in _csv.rows(lines, header, free="name"):

@@ -42,11 +42,10 @@ def parse(text: str) -> Mapping[str, FactValue]:
     for trouble, pattern in _TROUBLES:
         match = pattern.search(head)
         if match:
-            found["nvidia_smi.trouble"] = trouble
+            found |= {"nvidia_smi.trouble": trouble, "nvidia_smi.meaning": meaning}
             if match.groups():
                 found["nvidia_smi.trouble_gpu"] = match[1]
             break
-    found["nvidia_smi.meaning"] = meaning
     library = _LIBRARY.search(head)
     found["nvml.version"] = library[1] if library else Unknown("the message names no library version")
     return found

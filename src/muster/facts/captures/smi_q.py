@@ -27,15 +27,15 @@ _FIELDS: Mapping[str, str] = {
     "ecc errors/aggregate/dram correctable": "ecc.aggregate.dram_correctable",
     "ecc errors/aggregate/dram uncorrectable": "ecc.aggregate.dram_uncorrectable",
     "performance state": "pstate", "fan speed": "fan",
-    **{
-        f"clocks {word} reasons/hw slowdown{tail}": f"throttle.{field}"
-        for word in ("event", "throttle")
-        for tail, field in (
-            ("", "hw_slowdown"), ("/hw thermal slowdown", "hw_thermal_slowdown"), ("/hw power brake slowdown", "hw_power_brake_slowdown"),
-        )
-    },
 }  # fmt: skip
 """Place in the text (lower case, joined by `/`) -> fact under `gpu[<uuid>].`."""
+
+_ANYWHERE: Mapping[str, str] = {
+    "hw slowdown": "throttle.hw_slowdown",
+    "hw thermal slowdown": "throttle.hw_thermal_slowdown",
+    "hw power brake slowdown": "throttle.hw_power_brake_slowdown",
+}
+"""What has one name in a GPU's block is taken by the end of that name: the heading above it has been renamed before (535), and will be."""
 
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s*")
 _LINE = re.compile(r"( *)(\S[^:\n]{0,120}?)\s*(?: : (.*)|:(?=\s*$)|$)")
@@ -99,6 +99,10 @@ def _finish(gpus: Gpus, bus: str, block: Mapping[str, str], migs: int) -> None:
         value = block.get(place)
         if value:
             gpus.put(key, field, value)
+    for place, value in block.items():
+        for name, field in _ANYWHERE.items():
+            if value and place.rpartition("/")[2].endswith(name):
+                gpus.put(key, field, value)
     gpus.found.setdefault(f"gpu[{key}].bus_id", bus)
     if migs or "mig mode/current" in block:
         gpus.found[f"gpu[{key}].mig.device_count"] = migs

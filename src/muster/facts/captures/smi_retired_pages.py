@@ -20,7 +20,7 @@ def sniff(head: str) -> int:
 def parse(text: str) -> Mapping[str, FactValue]:
     """Per GPU the number of retired pages, or N/A where the board keeps no such list."""
     table = _csv.split(text)
-    if table is None:
+    if table is None or not any(name.startswith("retired_pages.") for name, _ in table[0]):
         return {"retired_pages.count": Unknown("the table has no header line: take it without noheader")}
     header, lines = table
     found: dict[str, FactValue] = {}

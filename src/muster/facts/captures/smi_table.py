@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from muster.facts import _smi
 from muster.facts.captures import _text
 from muster.facts.captures._gpus import Gpus, first_version
 from muster.model.capture import CaptureSpec
@@ -10,9 +11,9 @@ from muster.model.fact import FactValue, Unknown
 
 _HEADER = re.compile(r"^\|\s*NVIDIA-SMI\s+(\d[\w.]{0,30})\s", re.MULTILINE)
 _VERSION = re.compile(r"(Driver|KMD|CUDA|CUDA UMD) Version:\s*(\d[\w.]{0,30}|N/A|ERR!)")
-_FIRST = re.compile(r"\s*(\d{1,4})\s+(\S.{0,60}?)\s+(On|Off|WDDM|TCC|MCDM|N/A)\s*")
-_BUS = re.compile(r"\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s+(On|Off|N/A)\s*")
-_SENSORS = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+) ?/ +?(\S+)\s*")
+_FIRST = re.compile(r"\s*(\d{1,4})\s+(\S.{0,60}?)\s+(On|Off|WDDM|TCC|MCDM|N/A|ERR!)\s*")
+_BUS = re.compile(r"\s*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f])\s+(On|Off|N/A|ERR!)\s*")
+_SENSORS = re.compile(r"\s*(\S+)\s+(\S+)\s+(\S+)\s+(\S+) ?/ *(\S+)\s*")
 _MEMORY = re.compile(r"\s*(\d{1,9})MiB ?/ *(\d{1,9})MiB\s*")
 _MIG_ROW = re.compile(r"\s*(\d{1,4})\s+(\d{1,4})\s+(\d{1,4})\s+(\d{1,4})\s*")
 _PROCESS = re.compile(
@@ -21,6 +22,7 @@ _PROCESS = re.compile(
 _WARNING = re.compile(r"^WARNING: (.{1,200})", re.MULTILINE)
 _EXIT = re.compile(r"(?:^|\n)\s*(?:# \(exit code: )?(\d{1,3})\)?\s*$")
 _SWITCH = {"On": "Enabled", "Off": "Disabled"}
+_MODELS = ("WDDM", "TCC", "MCDM")
 _COMPUTE = {"E. Process": "Exclusive_Process", "E. Thread": "Exclusive_Thread"}
 
 
@@ -84,12 +86,14 @@ def _gpu(gpus: Gpus, row: re.Match[str], group: Sequence[Sequence[str]]) -> str 
     if key is None:
         return None
     name = row[2].strip()
-    gpus.found[f"gpu[{key}].name"] = Unknown(f"the table cuts it off: {name}") if name.endswith("...") else name
+    gpus.found[f"gpu[{key}].name"] = (
+        Unknown(f"the table cuts it off: {name}") if name.endswith("...") else _smi.reading(name)
+    )
     gpus.put(key, "index", row[1])
     if bus:
         gpus.put(key, "bus_id", bus[1])
     # The column is the persistence mode on Linux and the driver model on Windows.
-    gpus.put(key, "persistence" if row[3] in _SWITCH else "driver_model", _SWITCH.get(row[3], row[3]))
+    gpus.put(key, "driver_model" if row[3] in _MODELS else "persistence", _SWITCH.get(row[3], row[3]))
     _ecc(gpus, key, group[0][2].strip())
     if len(group) > 1 and len(group[1]) == 3:
         _second(gpus, key, group[1])
