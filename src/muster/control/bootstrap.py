@@ -67,7 +67,7 @@ def inventory(policy: Policy, folder: Path) -> tuple[Node, ...]:
 def _source(source: object, folder: Path) -> tuple[Node, ...]:
     match source:
         case AnsibleSource(path=path):
-            return ansible.read(folder / path)
+            return ansible.read(folder / path).nodes
         case HostsSource(path=path):
             return hosts.read(folder / path)
         case SlurmSource() | LocalSource() | DirectorySource():
