@@ -10,6 +10,8 @@ from typing import Final
 from muster.backends._ansible_tree import Opaque, Tree, Value, text_value
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$")
+# A host may begin with a range or an address in brackets. Ansible takes any other open bracket for a host's name, and nobody means that.
+_HOST_BRACKET = re.compile(r"\[[^\]]*:[^\]]*\]")
 _GROUP = re.compile(r"([^:\]\s]+)\s*(?:#.*)?$")
 _NUMBER = re.compile(r"([-+]?[0-9][0-9_.eE+-]*)\s*#.*$", re.ASCII)
 _KINDS: Final = ("hosts", "vars", "children")
@@ -42,7 +44,7 @@ def read(tree: Tree, text: str, file: str) -> None:
             tree.fault(file, place.line, f"is longer than {MOST_LINE} characters")
         elif (matched := _SECTION.match(line)) is not None:
             _section(tree, place, matched[1], matched[2] or "hosts", declared, mentioned)
-        elif line[0] == "[" and line[-1] == "]":
+        elif line[0] == "[" and (line[-1] == "]" or not _HOST_BRACKET.match(line)):
             tree.fault(
                 file, place.line, f"{_short(line)} is not a section (as [group], [group:vars] or [group:children])"
             )

@@ -268,7 +268,7 @@ def listing(tree: Tree, name: str, beside: Beside = NOTHING_BESIDE) -> Listing:
     resolved = _Resolved(tree, beside)
     if not tree.hosts and not tree.faults:
         tree.fault(name, 1, "names no host")
-    nodes = [_node(tree, host, *resolved.of(host)) for host in tree.hosts.values()] if not tree.faults else []
+    nodes = [_node(tree, host, *resolved.of(host)) for host in tree.hosts.values()]
     if tree.faults:
         found = sorted(set(tree.faults))
         lines = [f"{file}:{line}: {what}" for file, line, what in found[:MOST_FAULTS]]

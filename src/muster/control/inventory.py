@@ -79,8 +79,7 @@ def merged(listings: Sequence[Listing]) -> Inventory:
             for at in candidates:
                 claims.setdefault(at, []).append(name)
         for node in listing.nodes:
-            at = _chosen(node, found[node.name], claims, index, doubts)
-            index.add(node, at)
+            index.add(node, _chosen(node, found[node.name], claims, index, doubts))
     entries = sorted(index.entries, key=lambda entry: entry.name)
     names = {entry.name: tuple(Said(node.source, node.name) for node in entry.said) for entry in entries}
     return Inventory(
@@ -114,7 +113,9 @@ def _node(said: Sequence[Node]) -> Node:
     for node in reversed(said):
         labels |= node.labels
     # A source that only lists names (or a scheduler's own idea of an address) does not say how a node is reached; one that does counts.
-    reached = next((node for node in said if _is_explicit(node)), first)
+    reached = next((node for node in said if _is_explicit(node)), None) or next(
+        (node for node in said if node.via is not Via.FILES), first
+    )
     return Node(
         name=first.name,
         address=reached.address,
@@ -154,8 +155,8 @@ def _shared(entries: Sequence[_Entry]) -> Iterable[str]:
 
 
 def _is_explicit(node: Node) -> bool:
-    """Whether a source says how to reach it, and does not only repeat its name."""
-    return node.address.lower() != node.name.lower()
+    """Whether a source says how to reach it, and does not only repeat its name, or have outputs that were carried here."""
+    return node.via is not Via.FILES and node.address.lower() != node.name.lower()
 
 
 def _addresses(node: Node) -> tuple[str, ...]:

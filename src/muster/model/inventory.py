@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from muster.model.fact import NodeFacts
 from muster.model.node import Node
 
 
@@ -46,3 +47,11 @@ class Inventory:
         """The names of a node beside its own."""
         found = dict.fromkeys(said.value for said in self.names.get(node, ()))
         return tuple(name for name in found if name != node)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a folder of carried outputs says of its nodes, each under the folder's name for it, and what in it could not be used."""
+
+    facts: tuple[NodeFacts, ...]
+    warnings: tuple[str, ...] = ()
