@@ -2,23 +2,27 @@
 
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
-from muster.control.bootstrap import capture_readers, fact_specs, open_site
+from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry
 from muster.control.captures import parse_file
+from muster.control.collect import carried_facts
 from muster.control.collect import collect as collect_nodes
 from muster.control.planning import findings
 from muster.control.site import Site, named
 from muster.health.consistency import health_words
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
+from muster.model.inventory import Conflict
 from muster.planner.pools import pool_of
 
 PARTIAL, FOUND = 5, 1
+MOST_WARNINGS = 20
 
 collect_app = app("Look at every node over SSH and keep what was seen. Changes nothing on a node.")
 status_app = app("Show the fleet as it was last seen: by pool, model, driver, flavour and kernel.")
@@ -28,18 +32,27 @@ check_app = app(
 nodes_app = app("List nodes, or show one with all its facts.")
 facts_app = app("What Muster can see on a node, and by which command.")
 
+From = Annotated[
+    Path | None,
+    typer.Option("--from", help="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
+]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
 
 
 @collect_app.command()
-def collect(fleet: Fleet = None, store: StorePath = None, limit: Limit = None, as_json: AsJson = False) -> None:
+def collect(
+    fleet: Fleet = None, store: StorePath = None, limit: Limit = None, folder: From = None, as_json: AsJson = False
+) -> None:
     """Look at every node over SSH and keep what was seen. Changes nothing on a node. Exit 5 when a node could not be looked at."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            names = [node.name for node in site.nodes]
-            chosen = {named("node", each, names) for each in limit} if limit else set(names)
+            chosen = {site.node_named(each) for each in limit} if limit else {node.name for node in site.nodes}
             nodes = [node for node in site.nodes if node.name in chosen]
+            carried = carried_facts(nodes, site.caller(), site.carried, folder)
+            brought = {facts.node: facts for facts in carried.facts}
+            if folder is not None:
+                nodes = [node for node in nodes if node.name in brought]
             done = Counter[str]()
 
             def seen(facts: NodeFacts) -> None:
@@ -50,29 +63,49 @@ def collect(fleet: Fleet = None, store: StorePath = None, limit: Limit = None, a
 
             found = await collect_nodes(
                 nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
-                concurrency=site.policy.ssh.concurrency, seen=seen,
+                concurrency=site.policy.ssh.concurrency, seen=seen, carried=brought,
             )  # fmt: skip
             if sys.stderr.isatty():
                 note("")
-            return _collected(found, as_json=as_json)
+            return _collected(found, (*site.inventory.warnings, *carried.warnings), as_json=as_json)
 
     run(work, as_json=as_json)
 
 
-def _collected(found: tuple[NodeFacts, ...], *, as_json: bool) -> int:
+def _collected(found: tuple[NodeFacts, ...], warnings: tuple[str, ...], *, as_json: bool) -> int:
     away = {facts.node: facts.trouble.why for facts in found if facts.trouble is not None}
     drivers = Counter(
         facts.text("module.nvidia.loaded_version") or "unknown" for facts in found if facts.trouble is None
     )
     if as_json:
-        say(envelope("collect", {"nodes": len(found), "drivers": dict(sorted(drivers.items())), "unreachable": away}))
+        data = {"nodes": len(found), "drivers": dict(sorted(drivers.items())), "unreachable": away}
+        say(envelope("collect", data, warnings))
     else:
         say(f"{len(found) - len(away)} of {len(found)} nodes looked at")
         for driver, count in sorted(drivers.items()):
             say(f"  driver {driver} on {count} nodes")
         for node, why in away.items():
             say(f"  {node}: {why}")
+        _warn(warnings)
     return PARTIAL if away else 0
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    """What could not be used, on standard error; of very many the first ones."""
+    for warning in warnings[:MOST_WARNINGS]:
+        note(f"warning: {warning}")
+    if len(warnings) > MOST_WARNINGS:
+        note(f"warning: and {len(warnings) - MOST_WARNINGS} more; --json shows all")
+
+
+def _conflict(conflict: Conflict) -> Mapping[str, object]:
+    said = [{"source": each.source, "value": each.value} for each in conflict.said]
+    return {"node": conflict.node, "what": conflict.what, "said": said}
+
+
+def _conflict_words(conflict: Conflict) -> str:
+    first, *others = (f"{each.value} ({each.source})" for each in conflict.said)
+    return f"{conflict.node}: {conflict.what} is {first}; not {', '.join(others)}"
 
 
 @status_app.command()
@@ -163,12 +196,21 @@ def nodes_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = F
                 seen = facts.get(node.name)
                 last = seen.observed_at.strftime("%Y-%m-%dT%H:%M:%SZ") if seen is not None else "never"
                 trouble = seen.trouble.why if seen is not None and seen.trouble is not None else ""
-                rows.append([node.name, ", ".join(placings[node.name].pools) or "-", node.source, last, trouble])
-            keys = ("node", "pool", "source", "seen", "trouble")
+                others = ", ".join(site.inventory.other_names(node.name))
+                pool = ", ".join(placings[node.name].pools) or "-"
+                rows.append([node.name, pool, others, node.source, last, trouble])
+            keys = ("node", "pool", "other_names", "source", "seen", "trouble")
             if as_json:
-                say(envelope("nodes", [dict(zip(keys, row, strict=True)) for row in rows]))
+                conflicts: dict[str, list[Mapping[str, object]]] = {}
+                for conflict in site.inventory.conflicts:
+                    conflicts.setdefault(conflict.node, []).append(_conflict(conflict))
+                listed = [{**dict(zip(keys, row, strict=True)), "conflicts": conflicts.get(row[0], [])} for row in rows]
+                say(envelope("nodes", listed, site.inventory.warnings))
             else:
-                table(keys, rows)
+                table(tuple(key.replace("_", " ") for key in keys), rows)
+                for conflict in site.inventory.conflicts:
+                    say(f"sources disagree: {_conflict_words(conflict)}")
+                _warn(site.inventory.warnings)
             return 0
 
     run(work, as_json=as_json)
@@ -185,7 +227,8 @@ def nodes_show(
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            name = named("node", node, [each.name for each in site.nodes])
+            name = site.node_named(node)
+            about = _about(site, name)
             facts = (await site.known_facts()).get(name)
             rows = [] if facts is None else [facts.facts[path] for path in sorted(facts.facts)]
             trouble = (
@@ -201,8 +244,9 @@ def nodes_show(
                     }
                     for f in rows
                 ]
-                say(envelope("node", {"node": name, "trouble": trouble or None, "facts": listed}))
+                say(envelope("node", {"node": name, **about, "trouble": trouble or None, "facts": listed}))
             else:
+                _say_about(site, name)
                 if trouble:
                     say(f"{name}: {trouble}")
                 table(
@@ -212,6 +256,30 @@ def nodes_show(
             return PARTIAL if trouble else 0
 
     run(work, as_json=as_json)
+
+
+def _about(site: Site, name: str) -> Mapping[str, object]:
+    """What the inventory says of a node."""
+    node = next(each for each in site.nodes if each.name == name)
+    named_by = [{"name": each.value, "source": each.source} for each in site.inventory.names.get(name, ())]
+    conflicts = [_conflict(each) for each in site.inventory.conflicts if each.node == name]
+    return {
+        "via": node.via.value, "address": node.address, "port": node.port, "user": node.user, "labels": dict(sorted(node.labels.items())),
+        "named_by": named_by, "conflicts": conflicts,
+    }  # fmt: skip
+
+
+def _say_about(site: Site, name: str) -> None:
+    node = next(each for each in site.nodes if each.name == name)
+    port, user = f" port {node.port}" if node.port else "", f" as {node.user}" if node.user else ""
+    say(f"{name}: {node.via.value} {node.address}{port}{user}")
+    for said in site.inventory.names.get(name, ()):
+        say(f"  named {said.value} by {said.source}")
+    if node.labels:
+        say("  labels: " + ", ".join(f"{key}={value}" for key, value in sorted(node.labels.items())))
+    for conflict in site.inventory.conflicts:
+        if conflict.node == name:
+            say(f"  sources disagree: {_conflict_words(conflict)}")
 
 
 def _value(value: FactValue) -> object:
@@ -259,6 +327,12 @@ def facts_show(
         return 0
 
     run(work, as_json=as_json)
+
+
+@facts_app.command("script")
+def facts_script() -> None:
+    """Print the text that looks at a node, to be carried where no connection leads: `sh look.sh >NODE.out`, then `collect --from`."""
+    sys.stdout.write(script_to_carry())
 
 
 @facts_app.command("parse")

@@ -8,17 +8,20 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import cast
+from typing import assert_never, cast
 
 from muster.backends.engine.embedded import EmbeddedEngine
-from muster.backends.inventory import ansible, hosts
+from muster.backends.inventory import ansible, directory, hosts, slurm
 from muster.backends.process import spawn_detached
 from muster.backends.schedulers.none import NoScheduler
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
+from muster.backends.transport.local import LocalTransport
 from muster.backends.validators.builtin import BuiltinValidator
+from muster.control.inventory import merged
 from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
+from muster.control.reach import Reach
 from muster.control.site import Site
 from muster.discovery import discover, one
 from muster.knowledge.loader import load
@@ -26,8 +29,18 @@ from muster.model.capture import CaptureSpec
 from muster.model.command import Command, Outcome
 from muster.model.errors import BadInput
 from muster.model.fact import FactSpec
-from muster.model.node import Node
-from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, Policy, SlurmSource
+from muster.model.inventory import Inventory, Listing
+from muster.model.node import LOCAL_ADDRESS, Node
+from muster.model.policy import (
+    AnsibleSource,
+    DirectorySource,
+    HostsSource,
+    InventorySource,
+    LocalSource,
+    Policy,
+    SlurmSource,
+)  # fmt: skip
+from muster.node.carry import render_carried
 from muster.ports import PackageManager, Transport
 
 
@@ -47,42 +60,40 @@ def store_path(policy: Policy, given: str | None) -> Path:
     return Path("/" + rest.lstrip("/")) if rest.startswith("/") else Path(rest)
 
 
-def inventory(policy: Policy, folder: Path) -> tuple[Node, ...]:
-    """The nodes of all the policy's sources, by name. A node that two sources name counts once; the first source wins, labels are joined.
-
-    Raises BadInput for a source this release cannot read.
-    """
-    found: dict[str, Node] = {}
-    for source in policy.inventory:
-        for node in _source(source, folder):
-            known = found.get(node.name)
-            if known is None:
-                found[node.name] = node
-            else:
-                labels = {**node.labels, **known.labels}
-                found[node.name] = Node(known.name, known.address, known.port, known.user, labels, known.source)
-    return tuple(found[name] for name in sorted(found))
+SLURM_ANSWER_BYTES = 512 * 1024 * 1024
+"""`squeue --json` of a hundred thousand jobs; nothing of it is kept but what is read out of it."""
 
 
-def _source(source: object, folder: Path) -> tuple[Node, ...]:
+async def inventory(policy: Policy, folder: Path) -> Inventory:
+    """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read."""
+    return merged([await _listing(source, folder) for source in policy.inventory])
+
+
+async def _listing(source: InventorySource, folder: Path) -> Listing:
     match source:
         case AnsibleSource(path=path):
             return ansible.read(folder / path)
         case HostsSource(path=path):
-            return hosts.read(folder / path)
-        case SlurmSource() | LocalSource() | DirectorySource():
-            kind = type(source).__name__.removesuffix("Source").lower()
-            raise BadInput(
-                f"inventory source `{kind}` cannot be read by this release",
-                hint="write an Ansible inventory or a hosts file",
-            )
+            return Listing(str(folder / path), hosts.read(folder / path))
+        case SlurmSource():
+            return await slurm.read(LocalTransport(output_cap_bytes=SLURM_ANSWER_BYTES), source)
+        case LocalSource():
+            return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
+        case DirectorySource(path=path):
+            return directory.read(folder / path)
         case _:
-            raise AssertionError(source)
+            assert_never(source)
 
 
 def fact_specs() -> tuple[FactSpec, ...]:
     """All sources of facts, by name."""
     return tuple(cast(FactSpec, spec) for spec in discover("muster.facts", "FACT").values())
+
+
+def script_to_carry() -> str:
+    """The text that looks at a node and prints a file for `collect --from`; another one at each call."""
+    rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
+    return render_carried(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2])
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
@@ -111,11 +122,12 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     policy_file = find_policy(fleet)
     policy = read_policy(policy_file)
     folder = policy_file.resolve().parent
-    nodes = inventory(policy, folder)
+    found = await inventory(policy, folder)
     path = store_path(policy, store)
     clock = SystemClock()
     opened = open_store(str(path))
-    transport = ssh_transport(policy, folder)
+    transport = Reach(ssh_transport(policy, folder), LocalTransport(), sudo=policy.ssh.sudo and os.geteuid() != 0)
+    specs = fact_specs()
     try:
         yield Site(
             policy=policy,
@@ -126,13 +138,14 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             ids=UlidIds(clock),
             rng=SeededRng(f"{policy.fleet}/{policy.revision}"),
             transport=transport,
-            specs=fact_specs(),
+            specs=specs,
             managers=package_managers(),
             scheduler=NoScheduler,
             validator=BuiltinValidator(),
             engine=EmbeddedEngine(opened, clock, _on_fault),
             holder=f"{_user()}@{socket.gethostname()}",
-            nodes=nodes,
+            inventory=found,
+            carried=lambda where: directory.carried(where, specs, clock.now()),
             knowledge=load,
             spawn_carrier=_carrier(policy_file, path),
         )

@@ -7,6 +7,7 @@ from pathlib import Path
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.errors import UnknownName
 from muster.model.fact import FactSpec, NodeFacts
+from muster.model.inventory import Carried, Inventory
 from muster.model.nearest import nearest
 from muster.model.node import Node
 from muster.model.plan import Plan
@@ -17,7 +18,9 @@ from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Sto
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One fleet, as one process sees it. `nodes` is the inventory as it reads now; `knowledge` is read when first asked for.
+    """One fleet, as one process sees it. `inventory` is as it reads now; `knowledge` is read when first asked for.
+
+    `carried` reads a folder of outputs that were carried here. It raises BadInput.
 
     `spawn_carrier` starts the process that carries rollouts, detached; `holder` is who we are on leases and in the audit log.
     """
@@ -36,9 +39,41 @@ class Site:
     validator: Validator
     engine: Engine
     holder: str
-    nodes: tuple[Node, ...]
+    inventory: Inventory
+    carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of the inventory, by name."""
+        return self.inventory.nodes
+
+    def node_named(self, wanted: str) -> str:
+        """The name of the node that `wanted` names: its own, one by which a source knows it, or a unique beginning. Raises UnknownName."""
+        others = {other: node.name for node in self.nodes for other in self.inventory.other_names(node.name)}
+        own = [node.name for node in self.nodes]
+        if wanted not in own and wanted in others:
+            return others[wanted]
+        return named("node", wanted, own)
+
+    def caller(self) -> Callable[[str], str | None]:
+        """Gives the inventory's name for a node that something else calls so, whole or by its short form; None without just one."""
+        whole: dict[str, str] = {}
+        short: dict[str, dict[str, str]] = {}
+        for node in self.nodes:
+            for each in (*self.inventory.other_names(node.name), node.name):
+                whole[each] = node.name
+                short.setdefault(each.partition(".")[0], {})[each] = node.name
+
+        def called(name: str) -> str | None:
+            if name in whole:
+                return whole[name]
+            alike = short.get(name.partition(".")[0], {})
+            found = {node for each, node in alike.items() if "." not in each or "." not in name}
+            return min(found) if len(found) == 1 else None
+
+        return called
 
     async def known_facts(self) -> Mapping[str, NodeFacts]:
         """The last look of every node of the inventory, by name."""

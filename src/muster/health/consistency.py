@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from muster.health.identity import one_machine
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.stack import BROKEN_STATES
@@ -47,7 +48,9 @@ def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     findings = [
         Finding(s.code, s.severity, s.subject, tuple(sorted(nodes)), s.evidence, s.todo) for s, nodes in grouped.items()
     ]
-    findings += _pools([subject for subject in subjects if _fresh(subject, now)])
+    fresh = [subject for subject in subjects if _fresh(subject, now)]
+    findings += _pools(fresh)
+    findings += one_machine([subject.facts for subject in fresh if subject.facts is not None])
     order = list(Severity)
     return tuple(sorted(findings, key=lambda f: (order.index(f.severity), f.code, f.subject, f.nodes)))
 

@@ -5,7 +5,7 @@ and a simulated transport applies it to its world instead of running the text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias, assert_never
 
 from muster.model.lease import Fence
@@ -22,6 +22,13 @@ class Collect:
 @dataclass(frozen=True, slots=True)
 class ListJobs:
     """Read which processes hold a GPU; change nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskScheduler:
+    """Ask the scheduler for its nodes, jobs or settings by its command `question`; change nothing."""
+
+    question: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +118,9 @@ class PollTask:
     task_id: str
 
 
-Intent: TypeAlias = Collect | ListJobs | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
+Intent: TypeAlias = (
+    Collect | ListJobs | AskScheduler | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,18 +160,14 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
     match intent:
         case StartTask(task_id=task_id, fence=fence, work=work):
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
-        case PollTask(task_id=task_id):
-            body |= {"task_id": task_id}
         case InstallPackages(pins=pins):
             body |= {"packages": [str(pin) for pin in pins]}
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
-        case TakeLease(holder=holder, rollout_id=rollout_id):
-            body |= {"holder": holder, "rollout_id": rollout_id}
-        case ReleaseLease(rollout_id=rollout_id):
-            body |= {"rollout_id": rollout_id}
-        case SaveRestorePoint(run_id=run_id):
-            body |= {"run_id": run_id}
+        case (
+            TakeLease() | ReleaseLease() | SaveRestorePoint() | PollTask() | AskScheduler()
+        ):  # texts alone, under their own names
+            body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case ListJobs() | ShowLease() | Reload() | Reboot() | Validate():

@@ -100,7 +100,7 @@ class LocalSource:
 
 @dataclass(frozen=True, slots=True)
 class DirectorySource:
-    """Loopback nodes: each folder under the path is one node's root."""
+    """Nodes whose outputs were carried here as files: see `backends.inventory.directory`. The path is relative to the policy's folder."""
 
     path: str
 

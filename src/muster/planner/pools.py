@@ -50,7 +50,11 @@ def _holds(match: Match, node: Node, facts: NodeFacts | None) -> bool | str:
     key = match.key
     if key.startswith(("label.", "slurm.")):
         value = node.labels.get(key.removeprefix("label."))
-        return value is not None and ("*" in match.values or value in match.values)
+        if value is None:
+            return False
+        # A node is in several partitions, and has several features: Slurm's own lists, which cannot hold a comma otherwise.
+        values = value.split(",") if key.startswith("slurm.") else [value]
+        return "*" in match.values or any(each in match.values for each in values)
     path = "gpu.product" if key == "gpu" else key
     seen = facts.value(path) if facts is not None else Unknown("never collected")
     if isinstance(seen, Unknown):

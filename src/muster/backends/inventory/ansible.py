@@ -1,156 +1,185 @@
-"""Nodes from an Ansible inventory file in INI form: hosts with ranges, groups, children, group and host variables.
+"""Nodes from an Ansible inventory: a file in INI or YAML, what `ansible-inventory --list` prints, or a folder of them.
 
-Groups become labels `group.<name>` = `true`; variables that do not begin with `ansible_` become labels of their own name. Anything that would
-run a program (`ansible_*_command`, dynamic inventories, lookups) is not followed.
+Groups become labels `group.<name>` = `true`; variables that do not begin with `ansible_`, and the files of group_vars/ and host_vars/ beside
+the inventory, become labels of their own name, by Ansible's order of precedence. Nothing is run: a dynamic inventory is refused by name, a
+template is not evaluated, a vault is not opened.
 """
 
-import re
-import shlex
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
-from muster.model.errors import BadInput, DocumentFaults
-from muster.model.node import Node
+from muster.backends import _ansible_ini, _ansible_yaml
+from muster.backends._ansible_tree import Beside, Tree, Value, listing
+from muster.documents import MAX_BYTES
+from muster.model.errors import BadInput
+from muster.model.inventory import Listing
 
-MOST_HOSTS = 200_000
-"""A range such as `n[000000:999999]` is a slip of the keyboard, not a fleet."""
+HINT: Final = "the policy's `inventory: - ansible:` names it"
+MOST_FILES: Final = 100_000
+YAML: Final = (".yml", ".yaml", ".json")
 
-_SECTION = re.compile(r"^\[([^\[\]:\s]+)(?::(vars|children))?\]$")
-_RANGE = re.compile(r"\[([0-9]+|[a-z]):([0-9]+|[a-z])(?::([0-9]+))?\]")
-
-
-class _Inventory:
-    """What a file says, line by line, with every fault."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.hosts: dict[str, tuple[int, dict[str, str]]] = {}
-        self.groups: dict[str, list[str]] = {}
-        self.children: dict[str, list[str]] = {}
-        self.variables: dict[str, dict[str, str]] = {}
-        self.faults: list[tuple[int, str]] = []
-
-    def read(self, text: str) -> None:
-        section, kind = "ungrouped", ""
-        for number, raw in enumerate(text.splitlines(), 1):
-            line = raw.strip()
-            if not line or line[0] in "#;":
-                continue
-            if line[0] == "[" and "=" not in line.split("]", 1)[0]:
-                matched = _SECTION.match(line.partition("#")[0].strip())
-                if matched is None:
-                    self.faults.append(
-                        (number, f"{line!r} is not a section (as [group], [group:vars] or [group:children])")
-                    )
-                    continue
-                section, kind = matched[1], matched[2] or ""
-                continue
-            self._line(section, kind, line, number)
-
-    def _line(self, section: str, kind: str, line: str, number: int) -> None:
-        if kind == "children":
-            self.children.setdefault(section, []).append(line.split()[0])
-        elif kind == "vars":
-            key, equals, value = line.partition("=")
-            if not equals:
-                self.faults.append((number, f"{line!r} is not `name=value`"))
-            self.variables.setdefault(section, {})[key.strip()] = value.strip().strip("'\"")
-        else:
-            self._host(section, line, number)
-
-    def _host(self, section: str, line: str, number: int) -> None:
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError as error:
-            self.faults.append((number, f"cannot be read: {error}"))
-            return
-        found: dict[str, str] = {}
-        for word in words[1:]:
-            key, equals, value = word.partition("=")
-            if not equals:
-                self.faults.append((number, f"{word!r} is not `name=value`"))
-            found[key] = value
-        for host in _expand(words[0]):
-            if len(self.hosts) >= MOST_HOSTS:
-                self.faults.append((number, f"more than {MOST_HOSTS} hosts"))
-                return
-            known = self.hosts.setdefault(host, (number, {}))
-            known[1].update(found)
-            members = self.groups.setdefault(section, [])
-            if host not in members:
-                members.append(host)
-
-    def groups_of(self, host: str) -> tuple[str, ...]:
-        """The groups of a host and the groups above those, the nearer ones last."""
-        found = [group for group, members in self.groups.items() if host in members and group != "ungrouped"]
-        for _ in range(len(self.children)):
-            above = [p for p, kids in self.children.items() if p not in found and any(kid in found for kid in kids)]
-            if not above:
-                break
-            found = above + found
-        return tuple(found)
+_PASSED_OVER: Final = (
+    ".pyc", ".pyo", ".swp", ".bak", "~", ".rpm", ".md", ".txt", ".rst", ".orig", ".cfg", ".retry",
+)  # fmt: skip
+_NO_SOURCES: Final = ("host_vars", "group_vars", "vars_plugins")
 
 
-def _expand(pattern: str) -> Iterator[str]:
-    matched = _RANGE.search(pattern)
-    if matched is None:
-        yield pattern
-        return
-    low, high, step = matched[1], matched[2], int(matched[3] or 1)
-    if low.isdigit() and high.isdigit():
-        names: Iterator[str] = (str(n).zfill(len(low)) for n in range(int(low), int(high) + 1, max(step, 1)))
-    else:
-        names = (chr(c) for c in range(ord(low), ord(high) + 1, max(step, 1)))
-    for name in names:
-        yield from _expand(pattern[: matched.start()] + name + pattern[matched.end() :])
-
-
-def nodes_from_text(text: str, name: str) -> tuple[Node, ...]:
-    """The nodes of an inventory, by name. Raises DocumentFaults with every fault of the file."""
-    inventory = _Inventory(name)
-    inventory.read(text)
-    if not inventory.hosts and not inventory.faults:
-        inventory.faults.append((1, "names no host"))
-    nodes = [_node(inventory, host, line, own) for host, (line, own) in inventory.hosts.items()]
-    if inventory.faults:
-        lines = tuple(f"{name}:{line}: {what}" for line, what in sorted(inventory.faults))
-        raise DocumentFaults(
-            "\n".join(lines), faults=lines, hint="`ansible-inventory -i FILE --list` shows how Ansible reads it"
-        )
-    return tuple(sorted(nodes, key=lambda node: node.name))
-
-
-def _node(inventory: _Inventory, host: str, line: int, own: Mapping[str, str]) -> Node:
-    groups = inventory.groups_of(host)
-    merged = dict(inventory.variables.get("all", {}))
-    for group in groups:
-        merged |= inventory.variables.get(group, {})
-    merged |= own
-    labels = {key: value for key, value in merged.items() if not key.startswith("ansible_")}
-    labels |= {f"group.{group}": "true" for group in groups}
-    port = merged.get("ansible_port")
-    if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
-        inventory.faults.append((line, f"ansible_port {port!r} of {host} is not a port"))
-        port = None
-    return Node(
-        name=host,
-        address=merged.get("ansible_host", host),
-        port=int(port) if port else None,
-        user=merged.get("ansible_user"),
-        labels=labels,
-        source=f"{inventory.name}:{line}",
+def read(path: Path) -> Listing:
+    """The nodes of the inventory at `path`. Raises BadInput when it cannot be read, DocumentFaults with every fault of its files."""
+    tree = Tree()
+    files = list(_sources(path))
+    if not files:
+        raise BadInput(f"{path}: holds no inventory", hint=HINT)
+    for file in files:
+        _read_file(tree, file)
+    folder = path if path.is_dir() else path.parent
+    beside = Beside(
+        _vars_files(tree, folder / "group_vars", tree.groups), _vars_files(tree, folder / "host_vars", tree.hosts)
     )
+    return listing(tree, str(path), beside)
 
 
-def read(path: Path) -> tuple[Node, ...]:
-    """The nodes in the inventory file at `path`. Raises BadInput when it cannot be read."""
+def from_text(text: str, name: str) -> Listing:
+    """The nodes of one INI text without anything beside it. Raises DocumentFaults."""
+    tree = Tree()
+    _ansible_ini.read(tree, text, name)
+    return listing(tree, name)
+
+
+def from_yaml(text: str, name: str) -> Listing:
+    """The nodes of one YAML text without anything beside it. Raises DocumentFaults."""
+    tree = Tree()
+    _read_yaml(tree, text, name)
+    return listing(tree, name)
+
+
+def _sources(path: Path, depth: int = 0) -> Iterator[Path]:
+    """The files of an inventory, in Ansible's order."""
+    if depth > 8 or not path.is_dir():
+        yield path
+        return
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
+        names = sorted(os.listdir(path))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}", hint=HINT) from None
+    for name in names:
+        if not (name.startswith(".") or name in _NO_SOURCES or name.endswith(_PASSED_OVER)):
+            yield from _sources(path / name, depth + 1)
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}", hint=HINT) from None
+    if len(content) > MAX_BYTES:
         raise BadInput(
-            f"{path}: cannot be read: {error}", hint="the policy's `inventory: - ansible:` names it"
-        ) from None
-    return nodes_from_text(text, str(path))
+            f"{path}: is longer than {MAX_BYTES} bytes", hint="split it: a folder of inventories is read too"
+        )
+    try:
+        return content.decode().removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise BadInput(f"{path}:{line}: is not text in UTF-8", hint="save it as UTF-8") from None
+
+
+def _read_file(tree: Tree, path: Path) -> None:
+    text, name = _text(path), str(path)
+    if text.startswith("#!"):
+        raise BadInput(
+            f"{path}: is a program; no program is run to find nodes",
+            hint=f"write down what it says: {path} --list > inventory.json",
+        )
+    if text.startswith(_ansible_yaml.VAULT):
+        raise BadInput(
+            f"{path}: is encrypted by ansible-vault; no vault is opened",
+            hint="keep secrets in group_vars/, the hosts in the open",
+        )
+    if path.suffix == ".toml":
+        raise BadInput(f"{path}: TOML inventories are not read", hint="ansible-inventory --list > inventory.json")
+    if path.suffix in YAML:
+        _read_yaml(tree, text, name)
+        return
+    if not path.suffix:
+        try:
+            root = _ansible_yaml.compose(text)
+        except _ansible_yaml.NotYaml:
+            root = None
+        if root is not None:
+            _ansible_yaml.read(tree, root, name)
+            return
+    _ansible_ini.read(tree, text, name)
+
+
+def _read_yaml(tree: Tree, text: str, name: str) -> None:
+    try:
+        root = _ansible_yaml.compose(text)
+    except _ansible_yaml.NotYaml as fault:
+        tree.fault(name, fault.line, fault.what)
+        return
+    if root is None:
+        tree.fault(name, 1, "is empty")
+        return
+    _ansible_yaml.read(tree, root, name)
+
+
+def _vars_files(tree: Tree, folder: Path, names: object) -> dict[str, dict[str, Value]]:
+    """The variables in `folder` for those of `names` that have files there."""
+    found: dict[str, dict[str, Value]] = {}
+    if not folder.is_dir() or not isinstance(names, dict):
+        return found
+    try:
+        present = sorted(os.listdir(folder))[:MOST_FILES]
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be read: {error.strerror}", hint="Ansible would read it too") from None
+    for name in present:
+        stem = next((name.removesuffix(ext) for ext in YAML if name.endswith(ext)), name)
+        # As for Ansible the first of NAME, NAME.yml, NAME.yaml, NAME.json counts, and a folder only without an ending.
+        for owner in dict.fromkeys((name, stem)):
+            if owner in names and owner not in found:
+                found[owner] = _vars_of(tree, folder, owner)
+    return found
+
+
+def _vars_of(tree: Tree, folder: Path, owner: str) -> dict[str, Value]:
+    for ending in ("", *YAML):
+        path = folder / (owner + ending)
+        if path.is_dir():
+            if ending == "":
+                merged: dict[str, Value] = {}
+                for file in _files_under(path):
+                    merged |= _vars_file(tree, file)
+                return merged
+        elif path.exists():
+            return _vars_file(tree, path)
+    return {}
+
+
+def _files_under(folder: Path, depth: int = 0) -> Iterator[Path]:
+    for name in sorted(os.listdir(folder)) if depth <= 8 else ():
+        path = folder / name
+        if name.startswith(".") or name.endswith("~"):
+            continue
+        if path.is_dir():
+            yield from _files_under(path, depth + 1)
+        elif path.suffix in ("", *YAML):
+            yield path
+
+
+def _vars_file(tree: Tree, path: Path) -> dict[str, Value]:
+    text, name = _text(path), str(path)
+    if text.startswith(_ansible_yaml.VAULT):
+        tree.warn(name, 1, "is encrypted by ansible-vault and left out")
+        return {}
+    try:
+        root = _ansible_yaml.compose(text)
+    except _ansible_yaml.NotYaml as fault:
+        tree.fault(name, fault.line, fault.what)
+        return {}
+    return {} if root is None else _ansible_yaml.variables(tree, root, name)
 
 
 BACKEND = read

@@ -1,0 +1,110 @@
+"""Asks Slurm, by running its own commands where Muster runs. Reads only; nothing here changes a node or a job.
+
+JSON is asked for first, since no user's text can pass there for Slurm's; the text comes where a release or a build has no JSON. Times are
+asked for in UTC. Only the transport that is handed in runs a command.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from muster.backends import _slurm_json, _slurm_text
+from muster.model.command import Answered, AskScheduler, Command
+from muster.model.errors import BadInput, MissingTool, Partial
+from muster.model.job import Answer, Job, Partition, Reservation, SchedulerConfig
+from muster.model.node import LOCAL_ADDRESS, Node
+from muster.ports import Transport
+
+ASK_S: Final = 60
+"""slurmctld answers 10,000 nodes in a second; one that is busy with a reconfiguration takes tens of them."""
+
+MOST_BYTES: Final = 512 * 1024 * 1024
+HERE: Final = Node("this machine", LOCAL_ADDRESS, None, None, {}, "slurm")
+
+_SETTING: Final = ("env", "TZ=UTC", "LC_ALL=C", "SLURM_TIME_FORMAT=standard")
+_NOT_FOUND: Final = 127
+
+
+async def nodes(transport: Transport) -> Answer:
+    """All nodes. Raises MissingTool without Slurm's commands, Partial when Slurm does not answer, BadInput for an answer that is none."""
+    asked = await _run(transport, "sinfo", "-a", "--json")
+    found = _json(asked, "sinfo --json")
+    if found is not None and all(node.address for node in found.nodes):
+        return found
+    # sinfo lists groups of nodes since 23.02; the same releases let scontrol list the nodes themselves.
+    asked = await _run(transport, "scontrol", "-a", "show", "nodes", "--json")
+    listed = _json(asked, "scontrol show nodes --json")
+    if listed is not None and listed.nodes:
+        return replace(listed, release=listed.release or (found.release if found is not None else ""))
+    if found is not None and found.nodes:
+        return found
+    text = _answered(await _run(transport, "scontrol", "-a", "show", "node", "-o"), "scontrol show node")
+    return Answer(nodes=_slurm_text.nodes(text, "scontrol show node"))
+
+
+async def jobs(transport: Transport) -> Answer:
+    """All jobs that have not ended. Raises as `nodes` does."""
+    found = _json(await _run(transport, "squeue", "-a", "--json"), "squeue --json")
+    if found is not None:
+        return found
+    text = _answered(await _run(transport, "scontrol", "-a", "-d", "show", "job"), "scontrol show job")
+    return Answer(jobs=_slurm_text.jobs(text, "scontrol show job"))
+
+
+async def listed_jobs(transport: Transport) -> tuple[Job, ...]:
+    """All jobs that have not ended, out of squeue's text alone. Raises as `nodes` does."""
+    outcome = await _run(transport, "squeue", "-a", "-h", "-o", _slurm_text.SQUEUE_FORMAT)
+    return _slurm_text.squeue(_answered(outcome, "squeue"), "squeue")
+
+
+async def config(transport: Transport) -> SchedulerConfig:
+    """Slurm's settings and release. Raises as `nodes` does."""
+    return _slurm_text.config(
+        _answered(await _run(transport, "scontrol", "show", "config"), "scontrol show config"), "scontrol show config"
+    )
+
+
+async def partitions(transport: Transport) -> tuple[Partition, ...]:
+    """All partitions. Raises as `nodes` does."""
+    outcome = await _run(transport, "scontrol", "-a", "show", "partition", "-o")
+    return _slurm_text.partitions(_answered(outcome, "scontrol show partition"), "scontrol show partition")
+
+
+async def reservations(transport: Transport) -> tuple[Reservation, ...]:
+    """All reservations. Raises as `nodes` does."""
+    outcome = await _run(transport, "scontrol", "-a", "show", "reservation")
+    return _slurm_text.reservations(_answered(outcome, "scontrol show reservation"), "scontrol show reservation")
+
+
+async def _run(transport: Transport, *argv: str) -> Answered:
+    outcome = await transport.run(HERE, Command((*_SETTING, *argv), b"", ASK_S, AskScheduler(" ".join(argv))))
+    if not isinstance(outcome, Answered):
+        raise Partial(f"Slurm's nodes are unknown: `{' '.join(argv)}`: {outcome.why}", hint=outcome.hint)
+    if outcome.exit_status == _NOT_FOUND:
+        raise MissingTool(
+            f"Slurm's command {argv[0]} is not on this machine's PATH",
+            hint="run Muster where sinfo works (package slurm-client, and the cluster's slurm.conf and key)",
+        )
+    return outcome
+
+
+def _answered(outcome: Answered, name: str) -> bytes:
+    if outcome.exit_status == 0:
+        return outcome.stdout
+    said = (outcome.stderr or outcome.stdout).decode(errors="replace").strip().splitlines()
+    words = said[-1][:200] if said else "nothing"
+    raise Partial(
+        f"Slurm's nodes are unknown: `{name}` ended with {outcome.exit_status} and said: {words}",
+        hint="try `sinfo` by hand; is slurmctld up, and this machine allowed to ask it?",
+    )
+
+
+def _json(outcome: Answered, name: str) -> Answer | None:
+    """The answer, or None where this release or build has none: it prints its usage, or errors, and the text is asked for instead."""
+    if outcome.exit_status != 0:
+        return None
+    try:
+        return _slurm_json.answer(outcome.stdout, name)
+    except BadInput:
+        if outcome.stdout.lstrip()[:1] != b"{":
+            return None  # a release that prints something else for an option it does not know
+        raise

@@ -1,0 +1,175 @@
+"""Puts the listings of several sources together: one node is one node, under whatever names its sources know it. Pure.
+
+Two sources mean the same node when they use one name, or when one uses the short form of the other's (`gpu01`, `gpu01.site.example`), or
+when they reach it at one address. Within one source two names are two nodes, always: whoever wrote the list tells them apart. Where more than
+one node could be meant nothing is merged, and the doubt is shown. That two names are one *machine* (one machine-id, one GPU serial) is not
+known from names: that is a finding of `health`, after a look.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.model.inventory import Conflict, Inventory, Listing, Said
+from muster.model.node import Node, Via
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One node while it is put together: what each source says of it, the first one first."""
+
+    said: list[Node] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.said[0].name
+
+
+class _Index:
+    """Entries by the ways a node can be known."""
+
+    def __init__(self) -> None:
+        self.entries: list[_Entry] = []
+        self._names: dict[str, dict[int, None]] = {}
+        self._shorts: dict[str, dict[int, None]] = {}
+        self._addresses: dict[str, dict[int, None]] = {}
+
+    def add(self, node: Node, at: int | None) -> None:
+        """Keep `node` as entry number `at`, or as a new one."""
+        if at is None:
+            at = len(self.entries)
+            self.entries.append(_Entry())
+        self.entries[at].said.append(node)
+        self._names.setdefault(node.name.lower(), {})[at] = None
+        self._shorts.setdefault(_short(node.name), {})[at] = None
+        for address in _addresses(node):
+            self._addresses.setdefault(address, {})[at] = None
+
+    def candidates(self, node: Node) -> tuple[int, ...]:
+        """The entries that may be this node: by name alone when one has it, else by short form, else by address."""
+        named = self._names.get(node.name.lower())
+        if named:
+            return tuple(named)
+        short = tuple(at for at in self._shorts.get(_short(node.name), ()) if self._is_form(node.name, at))
+        if short:
+            return short
+        found: dict[int, None] = {}
+        for address in _addresses(node):
+            found |= {at: None for at in self._addresses.get(address, ()) if self._may_share(node, at)}
+        return tuple(found)
+
+    def _is_form(self, name: str, at: int) -> bool:
+        """Whether one of the two names is the short form of the other, and no third name says otherwise."""
+        return "." not in name or all("." not in each.name for each in self.entries[at].said)
+
+    def _may_share(self, node: Node, at: int) -> bool:
+        """One address with two ports is two nodes (a gateway before them, or a laptop's demo)."""
+        ports = {each.port for each in self.entries[at].said if each.port is not None}
+        return node.port is None or not ports or node.port in ports
+
+
+def merged(listings: Sequence[Listing]) -> Inventory:
+    """All nodes of these listings. A node's name, address, port and user are those of the first source that has any; labels are joined."""
+    index = _Index()
+    doubts: list[str] = []
+    for listing in listings:
+        found = {node.name: index.candidates(node) for node in listing.nodes}
+        claims: dict[int, list[str]] = {}
+        for name, candidates in found.items():
+            for at in candidates:
+                claims.setdefault(at, []).append(name)
+        for node in listing.nodes:
+            index.add(node, _chosen(node, found[node.name], claims, index, doubts))
+    entries = sorted(index.entries, key=lambda entry: entry.name)
+    names = {entry.name: tuple(Said(node.source, node.name) for node in entry.said) for entry in entries}
+    return Inventory(
+        nodes=tuple(_node(entry.said) for entry in entries),
+        names=names,
+        conflicts=tuple(conflict for entry in entries for conflict in _conflicts(entry.said)),
+        warnings=(*(warning for listing in listings for warning in listing.warnings), *doubts, *_shared(entries)),
+    )
+
+
+def _chosen(
+    node: Node, candidates: tuple[int, ...], claims: Mapping[int, Sequence[str]], index: _Index, doubts: list[str]
+) -> int | None:
+    """The entry that is this node; None when there is none, or when it cannot be told."""
+    exact = [at for at in candidates if any(each.name == node.name for each in index.entries[at].said)]
+    if exact:
+        return exact[0]
+    rivals = [name for at in candidates for name in claims[at] if name != node.name]
+    if not candidates:
+        return None
+    if len(candidates) == 1 and not rivals:
+        return candidates[0]
+    others = dict.fromkeys([*(index.entries[at].name for at in candidates), *rivals])
+    doubts.append(f"{node.source}: {node.name} may be the same node as {' or '.join(others)}; they are kept apart")
+    return None
+
+
+def _node(said: Sequence[Node]) -> Node:
+    first = said[0]
+    labels: dict[str, str] = {}
+    for node in reversed(said):
+        labels |= node.labels
+    # A source that only lists names (or a scheduler's own idea of an address) does not say how a node is reached; one that does counts.
+    reached = next((node for node in said if _is_explicit(node)), None) or next(
+        (node for node in said if node.via is not Via.FILES), first
+    )
+    return Node(
+        name=first.name,
+        address=reached.address,
+        port=next((node.port for node in said if node.port is not None), None),
+        user=next((node.user for node in said if node.user is not None), None),
+        labels=labels,
+        source=first.source,
+    )
+
+
+def _conflicts(said: Sequence[Node]) -> Iterable[Conflict]:
+    name = said[0].name
+    for what, values in (
+        ("address", [(node.source, node.address) for node in said if _is_explicit(node)]),
+        ("port", [(node.source, str(node.port)) for node in said if node.port is not None]),
+        ("user", [(node.source, node.user) for node in said if node.user is not None]),
+    ):
+        if len({value for _, value in values}) > 1:
+            yield Conflict(name, what, tuple(Said(source, value) for source, value in values))
+    for key in dict.fromkeys(key for node in said for key in node.labels):
+        told = [Said(node.source, node.labels[key]) for node in said if key in node.labels]
+        if len({each.value for each in told}) > 1:
+            yield Conflict(name, f"label {key}", tuple(told))
+
+
+def _shared(entries: Sequence[_Entry]) -> Iterable[str]:
+    """Nodes that are kept apart and yet reached at one address and port: a change of one is a change of the other."""
+    places: dict[tuple[str, int | None], list[str]] = {}
+    for entry in entries:
+        node = _node(entry.said)
+        if node.via is Via.SSH:
+            places.setdefault((node.address.lower(), node.port), []).append(entry.name)
+    for (address, _), names in places.items():
+        if len(names) > 1:
+            shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+            yield f"{shown} are reached at one address, {address}: if they are one machine, name it once"
+
+
+def _is_explicit(node: Node) -> bool:
+    """Whether a source says how to reach it, and does not only repeat its name, or have outputs that were carried here."""
+    return node.via is not Via.FILES and node.address.lower() != node.name.lower()
+
+
+def _addresses(node: Node) -> tuple[str, ...]:
+    """What a node is reached at, in lower case; a carried folder and this machine are no addresses."""
+    if node.via is not Via.SSH:
+        return ()
+    return tuple(dict.fromkeys((node.address.lower(), node.name.lower())))
+
+
+def _short(name: str) -> str:
+    lowered = name.lower()
+    try:
+        ipaddress.ip_address(lowered)
+    except ValueError:
+        return lowered.partition(".")[0]
+    return lowered
