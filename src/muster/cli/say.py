@@ -199,6 +199,10 @@ def _say_why(answer: Why) -> None:
             for rule in solution.because:
                 for line in paragraphs(rule):
                     say(f"  {line}")
+            for rule in solution.reboot:
+                say("  with a restart of the node, not a reload of the module:")
+                for line in paragraphs(rule):
+                    say(f"    {line}")
 
 
 def _why_body(answer: Why) -> Mapping[str, object]:
@@ -210,7 +214,13 @@ def _why_body(answer: Why) -> Mapping[str, object]:
             return {**shared, "answer": "no", "because": body(because), "hints": [hint.says for hint in hints]}
         case solution:
             chosen = {"driver": solution.chosen.driver.text, "flavour": solution.chosen.flavour}
-            return {**shared, "answer": "yes", "chosen": chosen, "because": [body(rule) for rule in solution.because]}
+            return {
+                **shared,
+                "answer": "yes",
+                "chosen": chosen,
+                "because": [body(rule) for rule in solution.because],
+                "reboot": [body(rule) for rule in solution.reboot],
+            }
 
 
 async def _why_plan(site: Site, target: str, *, as_json: bool) -> int:

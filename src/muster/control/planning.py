@@ -20,6 +20,7 @@ from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, NoCandidate
 from muster.solver.problem import Answer, Demand, NodeClass, NoSolution
 from muster.solver.search import solve
+from muster.solver.words import sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +161,25 @@ async def subjects(site: Site) -> tuple[Subject, ...]:
     """Every node as the consistency check wants it, with what its pool wants."""
     facts = await site.known_facts()
     placings = await site.placings(facts)
-    wanted: dict[tuple[NodeClass, str], str | None] = {}
+    answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     found: list[Subject] = []
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
         kind = _kind(site, facts.get(node.name))
-        target: str | None = None
-        if pool is not None and not isinstance(kind, str):
+        target, problem = None, ""
+        if pool is not None and pool.driver is not None and not isinstance(kind, str):
             key = (kind, pool.name)
-            if key not in wanted:
-                answer = solve_for(site, kind, pool)
-                wanted[key] = None if isinstance(answer, NoSolution) else answer.chosen.driver.text
-            target = wanted[key]
-        found.append(
-            Subject(node.name, pool.name if pool else "", facts.get(node.name), target, site.policy.holds.driver)
-        )
+            if key not in answers:
+                answers[key] = _target(solve_for(site, kind, pool))
+            target, problem = answers[key]
+        name = pool.name if pool is not None else ""
+        found.append(Subject(node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem))
     return tuple(found)
+
+
+def _target(answer: Answer) -> tuple[str | None, str]:
+    """The driver of an answer, or None and why there is none."""
+    return (None, sentence(answer.because)) if isinstance(answer, NoSolution) else (answer.chosen.driver.text, "")
 
 
 async def findings(site: Site) -> tuple[Finding, ...]:

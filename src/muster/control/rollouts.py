@@ -83,23 +83,33 @@ async def _check_may_begin(site: Site, plan: Plan) -> None:
             f"{plan.id} was made under another policy than {site.policy_path} holds now",
             hint="plan again under the present policy: muster plan",
         )
-    busy = await _busy_nodes(site)
+    busy = await _busy(site)
     taken = sorted({part.node for part in plan.nodes} & set(busy))
     if taken:
         raise Refused(
-            f"{len(taken)} nodes of {plan.id} are at work in {busy[taken[0]]}: {', '.join(taken[:4])}",
-            hint=f"wait for it: muster rollouts watch {busy[taken[0]]}",
+            f"{len(taken)} nodes of {plan.id} are at work in {busy[taken[0]][0]}: {', '.join(taken[:4])}",
+            hint=f"wait for it: muster rollouts watch {busy[taken[0]][0]}",
+        )
+    pools = {pool: rollout_id for rollout_id, pool in busy.values()}
+    shared = sorted({part.pool for part in plan.nodes} & set(pools))
+    if shared:
+        raise Refused(
+            f"{pools[shared[0]]} is at work in pool {shared[0]}: two rollouts would each take the pool's whole limit",
+            hint=f"wait for it: muster rollouts watch {pools[shared[0]]}",
         )
 
 
-async def _busy_nodes(site: Site) -> dict[str, str]:
-    busy: dict[str, str] = {}
+async def _busy(site: Site) -> dict[str, tuple[str, str]]:
+    """Nodes that an open rollout still has to do with: the rollout and the pool."""
+    plans = {plan.id: plan for plan in await site.store.plans()}
+    busy: dict[str, tuple[str, str]] = {}
     for rollout in await site.store.rollouts():
         if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
             continue
+        pools = {part.node: part.pool for part in plans[rollout.plan_id].nodes}
         for run in await site.store.runs(rollout.rollout_id):
             if not run.ended and (run.released or rollout.state is not RolloutState.HALTED):
-                busy[run.node] = rollout.rollout_id
+                busy[run.node] = (rollout.rollout_id, pools[run.node])
     return busy
 
 

@@ -19,13 +19,17 @@ STALE_AFTER_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A node to be judged: its facts (None: never collected), its pool, what its pool wants (None: nothing), whether holds are asked for."""
+    """A node to be judged: its facts (None: never collected), its pool, what its pool wants (None: nothing), whether holds are asked for.
+
+    `problem` says why the wanted driver cannot run here; empty where it can, or where nothing is wanted.
+    """
 
     node: str
     pool: str
     facts: NodeFacts | None
     wanted: str | None
     holds: bool
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ def _gpus(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
 
 
 def _wanted(subject: Subject, facts: NodeFacts) -> Iterator[_Seen]:
+    if subject.problem:
+        yield _Seen("no-driver-fits", Severity.WARNING, f"pool {subject.pool}", subject.problem, "run: muster why NODE")
     loaded = facts.text("module.nvidia.loaded_version")
     if subject.wanted and loaded and loaded != subject.wanted.partition("-")[0]:
         yield _Seen(

@@ -91,7 +91,11 @@ def _budgets(plan: Plan) -> Iterator[Note]:
         if limits[limit.pool] > 1:
             yield Note("fatal", limit.pool, "has more than one limit")
         if limit.unavailable < 1:
-            yield Note("fatal", limit.pool, "may lose no node, so nothing can be changed")
+            yield Note(
+                "fatal",
+                limit.pool,
+                "may lose no node, so nothing can be changed",
+            )
         elif limit.unavailable >= limit.nodes and limit.nodes > 1:
             yield Note("advice", limit.pool, "may lose all its nodes at once")
         if planned[limit.pool] > limit.nodes:

@@ -268,10 +268,12 @@ def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
 
 
 def _limits(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[PoolLimits, ...]:
+    """What each pool can spare: its share of the nodes that can be seen. One that cannot serves nobody, and makes the share no larger."""
     sizes: dict[str, int] = {}
-    for placing in given.placings.values():
+    for name, placing in given.placings.items():
         pool = pool_of(placing, given.policy)
-        if pool is not None:
+        facts = given.facts.get(name)
+        if pool is not None and facts is not None and facts.trouble is None:
             sizes[pool.name] = sizes.get(pool.name, 0) + 1
     used = {part.pool for part in parts}
     return tuple(
