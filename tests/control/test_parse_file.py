@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from muster.cli.main import main
-from muster.control.bootstrap import capture_readers
+from muster.control.bootstrap import capture_readers, fact_specs
 from muster.control.captures import READ_BYTES, parse_file
 from muster.model.errors import BadInput, UnknownName
+from muster.model.fact import RawOutput
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 BAD_INPUT, PARTIAL = 3, 5
@@ -124,3 +125,13 @@ def test_of_a_file_of_a_gigabyte_only_the_beginning_is_read(tmp_path: Path) -> N
     assert capture.facts["kernel_log.count[xid]"] == 1
     assert any("longer than what was read" in warning for warning in capture.warnings)
     assert READ_BYTES < 1 << 25
+
+
+def test_what_a_nodes_own_source_printed_is_read_when_it_is_named(tmp_path: Path) -> None:
+    for spec in fact_specs():
+        for output in sorted((CAPTURES.parent / "facts" / spec.name).iterdir()):
+            data = output.read_bytes()
+            if output.suffix == ".yaml" or not data.strip():
+                continue
+            capture = parse_file(str(output), kind=f"source_{spec.name}", readers=capture_readers())
+            assert dict(spec.parse(RawOutput(0, data))).items() <= capture.facts.items(), output.name

@@ -64,10 +64,20 @@ def test_a_lost_gpu_in_a_table_leaves_the_other_ones_readable() -> None:
         assert isinstance(found[f"gpu[00000000:02:00.0].{field}"], Unknown), field
 
 
-def test_two_tables_of_one_paste_do_not_make_one_gpu_two_names() -> None:
-    found = facts(OLD_TABLE + OLD_TABLE, "smi_table")
-    assert found["gpu.count"] == 4
-    assert len({path.partition("]")[0] for path in found if path.startswith("gpu[")}) == 4
+def test_of_a_tool_that_ran_in_a_loop_the_first_report_is_read_and_the_others_are_said() -> None:
+    query = "index, name, uuid\n0, NVIDIA H200, GPU-1\n1, NVIDIA H200, GPU-2\n0, NVIDIA H200, GPU-1\n1, NVIDIA H200, GPU-2\n"
+    text = "==============NVSMI LOG==============\n\nDriver Version : 580.1.2\nAttached GPUs : 1\nGPU 00000000:01:00.0\n    Product Name : A\n\n"
+    listed = "GPU 0: A (UUID: GPU-1)\nGPU 1: A (UUID: GPU-2)\n"
+    for output, kind, count in (
+        (OLD_TABLE * 3, "smi_table", 2),
+        (query, "smi_csv", 2),
+        (text * 3, "smi_q", 1),
+        (listed * 2, "smi_list", 2),
+    ):
+        capture = captures.read(output.encode(), READERS, kind=None, cut=False)
+        assert isinstance(capture, Capture)
+        assert (capture.kind, capture.facts["gpu.count"]) == (kind, count)
+        assert any("more than once" in warning for warning in capture.warnings)
 
 
 def test_a_topology_with_nics_keeps_them_by_the_tools_name_and_apart_from_the_gpus_links() -> None:
@@ -135,3 +145,18 @@ def test_old_and_new_words_for_what_a_board_does_not_have_are_one() -> None:
 def test_a_process_whose_name_holds_a_comma_is_one_process() -> None:
     found = facts("pid, process_name, used_gpu_memory [MiB]\n12, /opt/a, b, 30 MiB\n", "smi_compute_apps")
     assert (found["holder.pids"], found["holder.names"]) == (("12",), ("/opt/a, b",))
+
+
+def test_a_pip_or_conda_list_tells_the_cuda_that_torch_was_built_for() -> None:
+    assert facts("numpy==2.1.0\ntorch==2.5.1+cu124\n", "pip_freeze")["environment.torch_cuda"] == "12.4"
+    assert facts("numpy==2.1.0\ntorch==2.5.1+cpu\n", "pip_freeze")["environment.torch_cuda"] == "none"
+    assert "environment.torch_cuda" not in facts("numpy==2.1.0\ntorch==2.5.1\n", "pip_freeze")
+    forge = "# packages in environment at /opt/conda:\n#\npytorch  2.4.1  cuda120_py312h26b3cf7_300  conda-forge\n"
+    assert facts(forge, "conda_list")["environment.torch_cuda"] == "12.0"
+    by_pip = "# packages in environment at /opt/conda:\n#\ntorch  2.5.1  pypi_0  pypi\n"
+    assert isinstance(facts(by_pip, "conda_list")["environment.torch_cuda"], Unknown)
+
+
+def test_a_list_that_ansible_printed_with_a_line_before_it_is_still_recognised() -> None:
+    for output, kind in (("GPU 0: A (UUID: GPU-1)\n", "smi_list"), (OLD_TABLE, "smi_table")):
+        assert facts(f"node01 | CHANGED | rc=0 >>\n{output}", kind)["gpu.count"] in (1, 2)

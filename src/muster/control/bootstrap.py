@@ -24,6 +24,7 @@ from muster.control.policy import find_policy, read_policy
 from muster.control.reach import Reach
 from muster.control.site import Site
 from muster.discovery import discover, one
+from muster.facts.captures import of_source
 from muster.knowledge.loader import load
 from muster.model.capture import CaptureSpec
 from muster.model.command import Command, Outcome
@@ -97,8 +98,9 @@ def script_to_carry() -> str:
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
-    """All readers of captured outputs, by name."""
-    return tuple(cast(CaptureSpec, reader) for reader in discover("muster.facts.captures", "READER").values())
+    """All readers of captured outputs, by name; after them those of what the nodes' own sources print."""
+    readers = tuple(cast(CaptureSpec, reader) for reader in discover("muster.facts.captures", "READER").values())
+    return readers + tuple(of_source(spec) for spec in fact_specs())
 
 
 def package_managers() -> Mapping[str, PackageManager]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.facts.captures import _text
 from muster.model.capture import Capture, CaptureSpec, Unrecognised
-from muster.model.fact import FactValue, Unknown
+from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
 
 _HEAD_CHARS = 65536
 _RAW_CHARS = 4096
@@ -31,6 +31,18 @@ def recognise(text: str, readers: Sequence[CaptureSpec]) -> CaptureSpec | Unreco
     if best >= _SURE and (len(likely) == 1 or likely[1][0] < best):
         return likely[0][2]
     return Unrecognised("it is not clear which output this is", tuple(name for _, name, _ in likely))
+
+
+def of_source(spec: FactSpec) -> CaptureSpec:
+    """The reader of what a node's own source printed (`muster facts show NAME`), carried out as a file. It is read only when it is named."""
+
+    def parse(text: str) -> Mapping[str, FactValue]:
+        data = text.encode("utf-8", "replace")
+        return spec.parse(RawOutput(0, data[: spec.cap_bytes], truncated=len(data) > spec.cap_bytes))
+
+    return CaptureSpec(
+        f"source_{spec.name}", f"the command that `muster facts show {spec.name}` prints", lambda _: 0, parse
+    )
 
 
 def read(data: bytes, readers: Sequence[CaptureSpec], *, kind: str | None, cut: bool) -> Capture | Unrecognised:
@@ -65,6 +77,8 @@ def _warnings(facts: Mapping[str, FactValue], *, cut: bool, understood: bool) ->
         said.append("the file is longer than what was read of it: counts are of the part that was read")
     if facts.get("os.family") == "windows":
         said.append("this was captured on Windows: it was read, but Muster looks after Linux nodes only")
+    if "report.repeats" in facts:
+        said.append("the tool's report stands in it more than once: the first one was read")
     if not understood:
         said.append("nothing in it was understood; the beginning of its text is kept")
     return said

@@ -11,21 +11,30 @@ MOST_VALUE_CHARS = 500
 
 
 class Gpus:
-    """Gathers one report's GPUs into fact paths. At most `MOST_GPUS`; `more` counts what was left out."""
+    """Gathers one report's GPUs into fact paths. At most `MOST_GPUS`; `more` counts what was left out.
+
+    A GPU whose names all came before is the same one again, of a tool that ran in a loop: it is counted in `repeats`, not read.
+    """
 
     def __init__(self) -> None:
         self.found: dict[str, FactValue] = {}
         self.keys: list[str] = []
         self.more = 0
+        self.repeats = 0
+        self._named: set[tuple[str, ...]] = set()
 
     def add(self, *names: str | None) -> str | None:
         """The key of one more GPU: the first of `names` (UUID, bus id, index) that there is; a later one joined to it where the first came
-        before. None when there are too many.
+        before. None when there are too many, or it was there before.
         """
+        given = [name for name in names if name and not isinstance(_smi.reading(name), Unknown) and name != "[N/A]"]
+        if tuple(given) in self._named:
+            self.repeats += 1
+            return None
         if len(self.keys) >= MOST_GPUS:
             self.more += 1
             return None
-        given = [name for name in names if name and not isinstance(_smi.reading(name), Unknown) and name != "[N/A]"]
+        self._named |= {tuple(given)} if given else set()
         key = _smi.plain_key(given[0]) if given else f"row{len(self.keys)}"
         if key in self.keys:
             key = _smi.plain_key("@".join(given[:2])) if len(given) > 1 else key
@@ -49,6 +58,8 @@ class Gpus:
             found["gpu.count"] = Unknown(f"the report lists {count} GPUs, which no node has")
         elif not count:
             found["gpu.count"] = Unknown("the output lists no GPU")
+        if self.repeats:
+            found["report.repeats"] = self.repeats
         names = {str(name) for key in self.keys if isinstance(name := found.get(f"gpu[{key}].name"), str) and name}
         if names:
             found["gpu.product"] = ", ".join(sorted(names))

@@ -46,6 +46,9 @@ def parse(text: str) -> Mapping[str, FactValue]:
             _dotted(cuda[1]) if cuda else "none" if "cpu" in build else Unknown(f"the build {build} does not say")
         )
         found["environment.cudnn"] = cudnn[1] if cudnn else Unknown(f"the build {build} names no cuDNN")
+    elif "torch" in builds:
+        found["environment.torch"] = found["conda_package[torch].version"]
+        found["environment.torch_cuda"] = Unknown("torch came by pip: see pip freeze")
     return found
 
 

@@ -8,6 +8,8 @@ from muster.model.fact import FactValue, Unknown
 
 _ROW = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,100})==([A-Za-z0-9!+._-]{1,80})")
 _OTHER = re.compile(r"(?:-e |#|--|[A-Za-z0-9][A-Za-z0-9._-]{0,100} @ )")
+_BUILD = re.compile(r"cu(\d{1,2})(\d)")
+"""PyTorch's own index names the build: `torch==2.5.1+cu124` is for CUDA 12.4."""
 _MOST_ROWS = 20_000
 _SHARED = {
     "nccl": ("nvidia-nccl", 3), "cudnn": ("nvidia-cudnn", 3), "cuda_runtime": ("nvidia-cuda-runtime", 2), "cublas": ("nvidia-cublas", 3),
@@ -45,7 +47,10 @@ def parse(text: str) -> Mapping[str, FactValue]:
         elif there:
             found[f"environment.{library}"] = ".".join(packages[there[0]].split(".")[:parts])
     if "torch" in packages:
-        found["environment.torch"] = packages["torch"].partition("+")[0]
+        found["environment.torch"], _, build = packages["torch"].partition("+")
+        cuda = _BUILD.fullmatch(build)
+        if build == "cpu" or cuda:
+            found["environment.torch_cuda"] = f"{cuda[1]}.{cuda[2]}" if cuda else "none"
     found["environment.clashes"] = tuple(clashes)
     found["environment.packages"] = len(packages)
     return found

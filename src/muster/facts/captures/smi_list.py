@@ -8,7 +8,7 @@ from muster.facts.captures._gpus import Gpus
 from muster.model.capture import CaptureSpec
 from muster.model.fact import FactValue, Unknown
 
-_GPU = re.compile(r"GPU (\d{1,4}): (.{1,200}?) \(UUID: (GPU-[\w-]{1,80})\)\s*")
+_GPU = re.compile(r"(?m:^)GPU (\d{1,4}): (.{1,200}?) \(UUID: (GPU-[\w-]{1,80})\)\s*")
 _MIG = re.compile(r"\s+MIG (\S{1,40})\s+Device\s+(\d{1,4}): \(UUID: (MIG-[\w/-]{1,120})\)\s*")
 _LINK = re.compile(r"^\s+Link \d+:|[Nn]v[Ll]ink", re.MULTILINE)
 
@@ -16,7 +16,7 @@ _LINK = re.compile(r"^\s+Link \d+:|[Nn]v[Ll]ink", re.MULTILINE)
 def sniff(head: str) -> int:
     if _LINK.search(head):
         return 0
-    return 95 if _GPU.match(head.lstrip("\n")) else 0
+    return 95 if _GPU.search(head) else 0
 
 
 def parse(text: str) -> Mapping[str, FactValue]:

@@ -7,7 +7,7 @@ from muster.facts.captures._gpus import Gpus
 from muster.model.capture import CaptureSpec
 from muster.model.fact import FactValue, Unknown
 
-_GPU = re.compile(r"GPU (\d{1,4}): (.{1,200}?) \(UUID: (GPU-[\w-]{1,80})\)\s*")
+_GPU = re.compile(r"(?m:^)GPU (\d{1,4}): (.{1,200}?) \(UUID: (GPU-[\w-]{1,80})\)\s*")
 _LINK = re.compile(r"\s+Link (\d{1,3}): (?:(\d{1,6}(?:\.\d{1,6})? GB/s)|<?(\w[\w ]{0,40}))>?\s*")
 _SAYS = (
     ("all links are inActive", "inactive"),
@@ -18,7 +18,7 @@ _HINT = re.compile(r"^\s+Link \d+:|[Nn]v[Ll]ink", re.MULTILINE)
 
 
 def sniff(head: str) -> int:
-    return 95 if _GPU.match(head.lstrip("\n")) and _HINT.search(head) else 0
+    return 95 if _GPU.search(head) and _HINT.search(head) else 0
 
 
 def parse(text: str) -> Mapping[str, FactValue]:

@@ -41,6 +41,7 @@ _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-F
 _LINE = re.compile(r"( *)(\S[^:\n]{0,120}?)\s*(?: : (.*)|:(?=\s*$)|$)")
 _HEAD = re.compile(r"^(?:Driver Version|KMD Version)\s+: ", re.MULTILINE)
 _MOST_DEPTH = 16
+_TITLE = "==============NVSMI LOG=============="
 
 
 def sniff(head: str) -> int:
@@ -61,7 +62,7 @@ def parse(text: str) -> Mapping[str, FactValue]:
     top: dict[str, str] = {}
     block: dict[str, str] = {}
     bus, migs, blocks = "", 0, 0
-    for place, value in _places(text):
+    for place, value in _places(_first_report(text)):
         started = _GPU.fullmatch(value) if place == "" else None
         if started:
             _finish(gpus, bus, block, migs)
@@ -81,11 +82,20 @@ def parse(text: str) -> Mapping[str, FactValue]:
             attached=top.get("attached gpus"),
         )
     )
+    if text.count(_TITLE) > 1:
+        found["report.repeats"] = text.count(_TITLE) - 1
     found["report.gpu_blocks"] = blocks if blocks else Unknown("no GPU's block is in the text")
     attached = found.get("gpu.attached")
     if isinstance(attached, int) and attached != found["gpu.count"]:
         found["gpu.count"] = Unknown(f"the report speaks of {attached} GPUs and holds {blocks} of them")
     return found
+
+
+def _first_report(text: str) -> str:
+    """Up to where a tool that ran in a loop begins again."""
+    first = text.find(_TITLE)
+    again = text.find(_TITLE, first + 1) if first >= 0 else -1
+    return text if again < 0 else text[:again]
 
 
 def _finish(gpus: Gpus, bus: str, block: Mapping[str, str], migs: int) -> None:

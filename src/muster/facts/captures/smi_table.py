@@ -34,6 +34,9 @@ def parse(text: str) -> Mapping[str, FactValue]:
     """GPUs, MIG devices (`mig[<gpu>/<gi>/<ci>]`) and processes of the table, its warnings, and the exit status where it was pasted below."""
     gpus = Gpus()
     version = _HEADER.search(text)
+    again = _HEADER.search(text, version.end()) if version else None
+    if again:
+        text = text[: again.start()]
     said = {match[1]: match[2] for match in _VERSION.finditer(text[: (version.end() if version else 0) + 400])}
     found: dict[str, FactValue] = {}
     migs: dict[str, int] = {}
@@ -58,6 +61,8 @@ def parse(text: str) -> Mapping[str, FactValue]:
     )
     if said:
         found["report.header"] = tuple(f"{name} Version" for name in said)
+    if again:
+        found["report.repeats"] = 1
     result = gpus.result(
         driver=first_version((said.get("KMD"), said.get("Driver"), "")),
         cuda=first_version((said.get("CUDA UMD"), said.get("CUDA"), "")),
