@@ -9,7 +9,7 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import Truth
 from tests.support.desk import Desk, Said, make_fleet, until
 
-OLD, GOOD = "570.195.03", "580.126.20"
+OLD, GOOD = "580.95.05", "580.126.20"
 LOCKED, CLINGING, FORBIDDEN, FULL = "gpu01", "gpu02", "gpu03", "gpu04"
 
 

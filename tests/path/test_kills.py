@@ -14,7 +14,7 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.packages import MEMBERS
 from tests.support.desk import Desk, Said, make_fleet, until
 
-OLD, GOOD = "570.195.03", "580.126.20"
+OLD, GOOD = "580.95.05", "580.126.20"
 DRIVERS = dict.fromkeys(("gpu01", "gpu02", "gpu03"), OLD)
 BOUNDARIES = ("lease-required", "apply-required", "verify-required", "return-required")
 RANDOM_KILLS = 3

@@ -10,7 +10,7 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import transitions
 from tests.support.desk import Desk, make_fleet, until
 
-OLD, GOOD = "570.195.03", "580.126.20"
+OLD, GOOD = "580.95.05", "580.126.20"
 DRIVERS = dict.fromkeys(("gpu01", "gpu02"), OLD)
 
 

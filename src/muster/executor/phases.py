@@ -44,6 +44,9 @@ TRIES = 3
 START_LIMIT_S = 300
 """How long a node may refuse or fail to begin a task. Another carrier's fence passes in seconds; a full disk or a lost lease does not."""
 
+LOOK_HOLDS_S = 60
+"""How long a look at a drained, leased node is relied on before it is looked at again. A person or a timer may still change it."""
+
 KEEP = "/var/lib/muster/node/restore"
 
 
@@ -165,6 +168,9 @@ async def baseline(scene: Scene) -> Result:
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return _away(facts)
+    moved = unmet(scene.step.expects, facts)
+    if moved:
+        return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
     verdict = _judged(scene, ended, facts)
     if isinstance(verdict, Pass):
         # What answers now must answer after the change: a GPU that the new driver loses is its failure.
@@ -178,7 +184,8 @@ async def baseline(scene: Scene) -> Result:
 
 async def restore_point(scene: Scene) -> Result:
     what = "the restore point"
-    if scene.run.waiting != _under_way(what):  # a task that is under way was begun on what was seen then
+    # The baseline just saw the node as it should be; and a task that is under way was begun on what was seen then.
+    if scene.waited_s > LOOK_HOLDS_S and scene.run.waiting != _under_way(what):
         facts = await scene.session.look()
         if isinstance(facts, Unreachable):
             return _away(facts)

@@ -1,4 +1,4 @@
-"""Advances one run by one step: load the phase, observe, check, act, record - the record and the phase in one transaction.
+"""Advances one run: load the phase, observe, check, act, record - the record and the phase in one transaction - and so on until it waits.
 
 Idempotent: after a kill at any point, `advance` begins the same phase again, and whatever the node was asked to do is found there under its
 task id. The runner sequences; what to do in a phase is in `phases`, what follows is in `machine`, what may begin is in the planner's gates.
@@ -21,6 +21,9 @@ from muster.model.phase import Event, Phase
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.ports import Clock, Ids, PackageManager, Scheduler, Store, Transport, Validator
+
+STRIDE_S = 2.0
+"""How long one advance may go on from phase to phase. Each phase is recorded before the next; a stop waits for no more than this."""
 
 POLL_FIRST_S = 0.2
 POLL_GROWTH = 1.5
@@ -61,11 +64,22 @@ class Runner:
         self._scheduler = tools.scheduler(tools.transport)
 
     async def advance(self, run_id: str, claim: int) -> None:
-        """Advance a run by one step under `claim`. Raises ClaimLost when another process has taken the run; nothing was recorded then."""
+        """Advance a run under `claim`, phase after phase until it has to wait, but not much longer than STRIDE_S.
+
+        Raises ClaimLost when another process has taken the run; nothing was recorded after that.
+        """
         run = await self._tools.store.run(run_id)
-        if run.ended or run.claim != claim:
-            return
-        rollout = await self._rollout(run.rollout_id)
+        until_s = self._tools.clock.monotonic() + STRIDE_S
+        while not run.ended and run.claim == claim:
+            rollout = await self._rollout(run.rollout_id)
+            if rollout.state is RolloutState.PAUSED:
+                return
+            after = await self._step(run, rollout)
+            if after.phase is run.phase or self._tools.clock.monotonic() > until_s:
+                return
+            run = after
+
+    async def _step(self, run: Run, rollout: Rollout) -> Run:
         plan = await self._plan(rollout.plan_id)
         seen: list[NodeFacts] = []
         result = await self._result(run, rollout, plan, seen.append)
@@ -74,6 +88,7 @@ class Runner:
         now = self._tools.clock.now()
         after = advanced(run, result, now)
         await self._tools.store.record(after, self._records(run, after, result, now))
+        return after
 
     async def _result(self, run: Run, rollout: Rollout, plan: Plan, keep: Callable[[NodeFacts], None]) -> Result:
         if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:

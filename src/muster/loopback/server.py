@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import zlib
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -241,8 +242,12 @@ async def _feed(channel: asyncssh.SSHServerProcess[bytes], transport: asyncio.Su
 
 
 async def _listen_somewhere(node: _Node, wanted: int, taken: set[int]) -> None:
-    """Give the node the port it had before, or the next free one."""
-    for port in (wanted, *range(_FIRST_PORT, _LAST_PORT)):
+    """Give the node the port it had before, or the next free one.
+
+    Each fleet begins the search elsewhere: a restarting node gives up its port for a moment, which another fleet must not take meanwhile.
+    """
+    begin = _FIRST_PORT + zlib.crc32(bytes(node.root.parent)) % (_LAST_PORT - _FIRST_PORT)
+    for port in (wanted, *range(begin, _LAST_PORT), *range(_FIRST_PORT, begin)):
         if port in taken or not port:
             continue
         try:
