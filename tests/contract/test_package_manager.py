@@ -3,6 +3,7 @@
 A package manager that has no loopback node to run on yet brings one before it is taken in.
 """
 
+import fcntl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ OLD, BAD, NEW = "570.195.03", "580.119.02", "580.126.20"
 KEEP = "/var/lib/muster/node/restore/run-1"
 CONF = "etc/modprobe.d/nvidia.conf"
 MANAGERS = package_managers()
-NODES = 10
+NODES = 11
 
 
 def pins(version: str) -> tuple[PackagePin, ...]:
@@ -149,6 +150,18 @@ def test_installing_brings_exactly_the_pins_and_holds_them_and_a_second_time_doe
     assert not (machine.root / "usr/sbin/policy-rc.d").exists()
 
 
+def test_what_the_nodes_daily_jobs_do_between_fetching_and_installing_does_not_matter(machine: Machine) -> None:
+    places = [machine.root / "var/lib/apt/lists/lock", machine.root / "var/cache/apt/archives/lock"]
+    with places[0].open("a") as lists, places[1].open("a") as archives:
+        for lock in (lists, archives):
+            fcntl.lockf(lock, fcntl.LOCK_EX)
+        machine.ready()
+        machine.sh("rm -rf var/lib/apt/lists/*Packages* var/cache/apt/archives/*.deb")
+        ran = machine.sh(machine.manager.install(pins(NEW)))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert machine.states() == dict.fromkeys(MEMBERS, f"hi {NEW}-1")
+
+
 def test_restoring_mends_what_a_failed_installation_left_and_gives_back_holds_and_configuration(
     machine: Machine,
 ) -> None:
@@ -170,11 +183,14 @@ def test_restoring_mends_what_a_failed_installation_left_and_gives_back_holds_an
     assert not (machine.root / "usr/sbin/policy-rc.d").exists()
 
 
-def test_restoring_needs_no_repository(machine: Machine) -> None:
+def test_restoring_needs_no_repository_and_none_of_the_nodes_own_lists_and_locks(machine: Machine) -> None:
     machine.ready()
     assert machine.sh(machine.manager.install(pins(NEW))).exit_status == 0
     machine.sh("rm -rf var/lib/apt/lists/* var/cache/apt/archives/*.deb; : >etc/apt/sources.list")
-    ran = machine.sh(machine.manager.restore(pins(OLD), KEEP))
+    machine.sh("rm -rf var/lib/muster/node/apt")
+    with (machine.root / "var/cache/apt/archives/lock").open("a") as archives:
+        fcntl.lockf(archives, fcntl.LOCK_EX)
+        ran = machine.sh(machine.manager.restore(pins(OLD), KEEP))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert machine.states() == dict.fromkeys(MEMBERS, f"ii {OLD}-1")
 

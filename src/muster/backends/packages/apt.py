@@ -105,10 +105,12 @@ class Apt:
         return (
             _ENVIRONMENT
             + _keep(keep)
-            + f"apt-get {_OPTIONS} -q update >/dev/null || {{ echo 'apt-get update failed'; exit 1; }}\n"
-            + f"apt-get {_OPTIONS} -q install --download-only --allow-downgrades --allow-change-held-packages "
-            + f"-o APT::Keep-Downloaded-Packages=true {_quoted(pins)} || exit 1\n"
-            + f'cd "$keep" || exit 1\napt-get {_OPTIONS} -q download {_quoted(back)} || exit 1\n'
+            + _OWN
+            # What another change left is of no use, and a half-read list least of all. Packages that are whole are taken again.
+            + 'rm -rf "$own/lists" && mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
+            + f"own {_OPTIONS} -q update >/dev/null || {{ echo 'apt-get update failed'; exit 1; }}\n"
+            + f"own {_OPTIONS} -q install --download-only --allow-downgrades --allow-change-held-packages {_quoted(pins)} || exit 1\n"
+            + f'cd "$keep" || exit 1\nown {_OPTIONS} -q download {_quoted(back)} || exit 1\n'
             + _check_debs(back)
             + 'echo "fetched and verified"\n'
         )
@@ -135,7 +137,8 @@ class Apt:
             + _POLICY_RC_D
             + _SELECT
             + _unhold(pins)
-            + f"apt-get {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
+            + _OWN
+            + f"own {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
             + "rc=$?\n"
             + _hold(pins)
             + "[ $? = 0 ] || [ $rc != 0 ] || rc=1\n"
@@ -150,7 +153,9 @@ class Apt:
             + _POLICY_RC_D
             + _SELECT
             + _unhold(back)
-            + f"apt-get {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
+            + _OWN
+            + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
+            + f"own {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
             + "state=$keep/state\n"
@@ -163,6 +168,16 @@ class Apt:
             + "exit $rc\n"
         )
 
+
+_OWN = """\
+own=$MUSTER_ROOT/var/lib/muster/node/apt
+own() {
+  apt-get -o "Dir::State::lists=$own/lists" -o "Dir::Cache::archives=$own/archives" -o Dir::Cache::pkgcache= \\
+    -o Dir::Cache::srcpkgcache= -o APT::Keep-Downloaded-Packages=true "$@"
+}
+"""
+"""Lists and packages of a change lie apart from the node's own: between the fetch and the change may be days of drain, in which the node's
+daily jobs renew its lists, clean its cache and hold the locks of both."""
 
 _RESTORE_ETC = """\
 [ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
