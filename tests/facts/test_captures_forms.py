@@ -160,3 +160,11 @@ def test_a_pip_or_conda_list_tells_the_cuda_that_torch_was_built_for() -> None:
 def test_a_list_that_ansible_printed_with_a_line_before_it_is_still_recognised() -> None:
     for output, kind in (("GPU 0: A (UUID: GPU-1)\n", "smi_list"), (OLD_TABLE, "smi_table")):
         assert facts(f"node01 | CHANGED | rc=0 >>\n{output}", kind)["gpu.count"] in (1, 2)
+
+
+def test_a_name_with_brackets_never_breaks_a_path() -> None:
+    found = facts(
+        "Error! Bad return status for module build on kernel: 6.8\ndpkg: error processing package a]b[c (--configure):\n",
+        "dkms_build",
+    )
+    assert found["package[a_b_c].state"] == "half-configured"

@@ -54,6 +54,12 @@ GARBAGE: Mapping[str, bytes] = {
     "matrix": b"GPU0 GPU1 CPU Affinity\n" + b"GPU0 X NV1\n" * (MEGABYTE // 11),
     "packages": b"ii  nvidia-dkms-580 580.1-1 amd64 x\n" * (MEGABYTE // 36),
     "rpm": b"a-" * (MEGABYTE // 2),
+    "banners": b"NVRM version: NVIDIA UNIX " * (MEGABYTE // 26),
+    "errors": b"error: error: a: " * (MEGABYTE // 17),
+    "switch errors": b"[Feb 25 2025 13:59:45] [ERROR] [tid 1] " + b"detected NVSwitch fatal error 1 on fid " * (MEGABYTE // 39),
+    "knvlink": b"NVRM: knvlinkA: ostRxDe" * (MEGABYTE // 23),
+    "makes": b"DKMS make.log for a Consult /dkms/a/" * (MEGABYTE // 36),
+    "versions": b"| NVIDIA-SMI 1 " + b"Driver Version: " * (MEGABYTE // 16),
     "ports": b"CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n" * (MEGABYTE // 38),
 }  # fmt: skip
 

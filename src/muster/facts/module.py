@@ -36,7 +36,8 @@ _PROVIDES = tuple(
     for name in ("loaded", "loaded_version", "on_disk", "disk_version", "flavour", "loaded_flavour", "disk_flavour")
 )
 
-_BANNER = re.compile(r"NVRM version:\s+NVIDIA UNIX (Open )?.*?Kernel Module(?: for \S+)?\s+(\d[\w.-]*)")
+BANNER = re.compile(r"NVRM version:\s+NVIDIA UNIX (Open )?.*?Kernel Module(?: for \S+)?\s+(\d[\w.-]*)")
+"""The first line of /proc/driver/nvidia/version: `Open ` where the loaded module is the open one, and its version."""
 
 
 def parse(raw: RawOutput) -> Mapping[str, FactValue]:
@@ -65,7 +66,7 @@ def _loaded(seen: Mapping[str, str]) -> tuple[FactValue, FactValue, FactValue]:
     if seen.get("loaded") != "yes":
         silent = Unknown("the output does not say whether the module is loaded")
         return silent, silent, silent
-    banner = _BANNER.search(seen.get("banner", ""))
+    banner = BANNER.search(seen.get("banner", ""))
     version = seen.get("loaded_version") or (banner[2] if banner else "")
     flavour: FactValue = Unknown("/proc/driver/nvidia/version could not be read")
     if banner:
@@ -83,11 +84,11 @@ def _on_disk(seen: Mapping[str, str]) -> tuple[FactValue, FactValue, FactValue]:
     return (
         True,
         _read.text_or(seen.get("disk_version"), "the module on disk states no version"),
-        _flavour(seen.get("disk_license", "")),
+        flavour_by_licence(seen.get("disk_license", "")),
     )
 
 
-def _flavour(license_text: str) -> FactValue:
+def flavour_by_licence(license_text: str) -> FactValue:
     """The flavour by the module's licence: the open one is `Dual MIT/GPL`, the proprietary one `NVIDIA`."""
     if "MIT" in license_text and "GPL" in license_text:
         return "open"

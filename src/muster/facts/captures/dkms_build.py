@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from muster.facts.captures import _dkms
+from muster.facts.captures import _dkms, _text
 from muster.model.capture import CaptureSpec
 from muster.model.fact import FactValue, Unknown
 
@@ -38,7 +38,7 @@ def parse(text: str) -> Mapping[str, FactValue]:
     if apport:
         found["dkms_build.apport"] = apport[1]
     if dpkg:
-        found[f"package[{dpkg[1]}].state"] = "half-configured"
+        found[f"package[{_text.key(dpkg[1])}].state"] = "half-configured"
     return found
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from muster.facts import module
 from muster.model.capture import CaptureSpec
 from muster.model.fact import FactValue, Unknown
 
@@ -32,7 +33,7 @@ def parse(text: str) -> Mapping[str, FactValue]:
         "on_disk": True,
         "file": path,
         "disk_version": said.get("version") or Unknown("the module states no version"),
-        "disk_flavour": _flavour(said.get("license")),
+        "disk_flavour": module.flavour_by_licence(said.get("license", "")),
         "kernel": kernel[1] if kernel else Unknown("its path names no kernel"),
         "vermagic": said.get("vermagic", "").partition(" ")[0] or Unknown("the module states no vermagic"),
         "dkms": "/dkms/" in path,
@@ -40,14 +41,6 @@ def parse(text: str) -> Mapping[str, FactValue]:
         "signer": said.get("signer") or Unknown("the text names no signer"),
     }
     return {f"module.{name}.{field}": value for field, value in found.items()}
-
-
-def _flavour(licence: str | None) -> FactValue:
-    if licence is None:
-        return Unknown("the text states no licence")
-    if "MIT" in licence and "GPL" in licence:
-        return "open"
-    return "proprietary" if licence == "NVIDIA" else Unknown(f"the licence {licence[:40]!r} tells no flavour")
 
 
 READER = CaptureSpec("modinfo", "modinfo nvidia", sniff, parse)

@@ -3,23 +3,21 @@
 import re
 from collections.abc import Mapping
 
+from muster.facts import module
 from muster.facts.captures import _dkms
 from muster.model.capture import CaptureSpec
 from muster.model.fact import FactValue, Unknown
 
-_BANNER = re.compile(
-    r"^NVRM version:\s+NVIDIA UNIX (Open )?.{0,80}?Kernel Module(?: for \S{1,20})?\s+(\d[\w.-]{0,30})", re.MULTILINE
-)
 _GCC = re.compile(r"^GCC version:\s+(.{1,200})", re.MULTILINE)
 
 
 def sniff(head: str) -> int:
-    return 95 if _BANNER.match(head.lstrip()) else 0
+    return 95 if module.BANNER.match(head.lstrip()) else 0
 
 
 def parse(text: str) -> Mapping[str, FactValue]:
     """The loaded module's facts; `module.nvidia.from_dkms` says whether DKMS knows the loaded version, where its rows are there."""
-    banner = _BANNER.search(text)
+    banner = module.BANNER.search(text[:4096])
     if banner is None:
         return {"module.nvidia.loaded_version": Unknown("the text holds no line of the module's version")}
     flavour = "open" if banner[1] else "proprietary"

@@ -41,6 +41,8 @@ _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-F
 _LINE = re.compile(r"( *)(\S[^:\n]{0,120}?)\s*(?: : (.*)|:(?=\s*$)|$)")
 _HEAD = re.compile(r"^(?:Driver Version|KMD Version)\s+: ", re.MULTILINE)
 _MOST_DEPTH = 16
+_MOST_LINES = 200_000
+"""Ten times what sixteen GPUs with MIG print."""
 _TITLE = "==============NVSMI LOG=============="
 
 
@@ -121,7 +123,7 @@ def _finish(gpus: Gpus, bus: str, block: Mapping[str, str], migs: int) -> None:
 def _places(text: str) -> Iterator[tuple[str, str]]:
     """(place, value) of each line; a heading's value is empty. A GPU's first line has the empty place and itself as value."""
     stack: list[tuple[int, str]] = []
-    for line in text.split("\n"):
+    for line in text.split("\n", _MOST_LINES)[:_MOST_LINES]:
         if line.startswith("GPU ") and _GPU.fullmatch(line):
             stack = []
             yield "", line
