@@ -169,8 +169,9 @@ def test_sinfo_of_later_releases_lists_groups_and_a_node_keeps_all_its_partition
     assert found.release == "24.11.5"
 
 
-def test_an_answer_that_holds_only_errors_says_them() -> None:
-    body = {"errors": [{"error": "Unable to contact slurm controller"}], "meta": {}}
+def test_an_empty_answer_with_an_error_beside_it_is_no_cluster_without_nodes() -> None:
+    # As 22.05 prints it, with exit status 0: to take it for a cluster without nodes would be the end of every rule about jobs.
+    body = {"errors": [{"error": "Unable to contact slurm controller", "errno": -1}], "nodes": [], "meta": {}}
     with pytest.raises(BadInput, match="Unable to contact slurm controller"):
         _slurm_json.answer(json.dumps(body).encode(), "sinfo --json")
 

@@ -4,13 +4,14 @@ JSON is asked for first, since no user's text can pass there for Slurm's; the te
 asked for in UTC. Only the transport that is handed in runs a command.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from muster.backends import _slurm_json, _slurm_text
 from muster.model.command import Answered, AskScheduler, Command
 from muster.model.errors import BadInput, MissingTool, Partial
-from muster.model.job import Answer, Job, Partition, Reservation, SchedulerConfig
+from muster.model.job import ENDED, Answer, Job, Partition, Reservation, SchedulerConfig
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.ports import Transport
 
@@ -41,19 +42,24 @@ async def nodes(transport: Transport) -> Answer:
     return Answer(nodes=_slurm_text.nodes(text, "scontrol show node"))
 
 
-async def jobs(transport: Transport) -> Answer:
+async def jobs(transport: Transport) -> tuple[Job, ...]:
     """All jobs that have not ended. Raises as `nodes` does."""
     found = _json(await _run(transport, "squeue", "-a", "--json"), "squeue --json")
     if found is not None:
-        return found
+        return _current(found.jobs)
     text = _answered(await _run(transport, "scontrol", "-a", "-d", "show", "job"), "scontrol show job")
-    return Answer(jobs=_slurm_text.jobs(text, "scontrol show job"))
+    return _current(_slurm_text.jobs(text, "scontrol show job"))
 
 
 async def listed_jobs(transport: Transport) -> tuple[Job, ...]:
     """All jobs that have not ended, out of squeue's text alone. Raises as `nodes` does."""
     outcome = await _run(transport, "squeue", "-a", "-h", "-o", _slurm_text.SQUEUE_FORMAT)
-    return _slurm_text.squeue(_answered(outcome, "squeue"), "squeue")
+    return _current(_slurm_text.squeue(_answered(outcome, "squeue"), "squeue"))
+
+
+def _current(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Slurm goes on telling of a job for minutes after its end. One that is still completing holds its nodes."""
+    return tuple(job for job in jobs if job.state not in ENDED or "COMPLETING" in job.flags)
 
 
 async def config(transport: Transport) -> SchedulerConfig:
@@ -99,12 +105,10 @@ def _answered(outcome: Answered, name: str) -> bytes:
 
 
 def _json(outcome: Answered, name: str) -> Answer | None:
-    """The answer, or None where this release or build has none: it prints its usage, or errors, and the text is asked for instead."""
+    """The answer, or None where there is none: this release or build has no JSON, or Slurm did not answer; the text then says which."""
     if outcome.exit_status != 0:
         return None
     try:
         return _slurm_json.answer(outcome.stdout, name)
     except BadInput:
-        if outcome.stdout.lstrip()[:1] != b"{":
-            return None  # a release that prints something else for an option it does not know
-        raise
+        return None

@@ -18,6 +18,7 @@ Object: TypeAlias = Mapping[str, Any]
 MAX_BYTES: Final = 512 * 1024 * 1024
 """`sinfo --json` of 10,000 nodes is 13 MB, `squeue --json` of 100,000 jobs some 400 MB."""
 
+_NOT_TOLD: Final = {"set": False}
 _PER: Final = ("job", "node", "socket", "task")
 
 
@@ -25,7 +26,11 @@ def answer(content: bytes, name: str) -> Answer:
     """The nodes and jobs in what a command printed; `name` is what messages call it. Raises BadInput for what is no answer of Slurm."""
     root = _root(content, name)
     release, form = _meta(root)
-    warnings = tuple(_warnings(root))
+    warnings = tuple(_said(root, "warnings"))
+    # A slurmctld that is away makes an empty list with an error beside it, and exit status 0: that is no cluster without jobs.
+    errors = tuple(_said(root, "errors"))
+    if errors:
+        raise BadInput(f"{name}: {'; '.join(errors[:4])}", hint="is slurmctld up, and this machine allowed to ask it?")
     if "nodes" in root and isinstance(root["nodes"], list):
         nodes = tuple(_each(root["nodes"], name, "nodes", _node))
         return Answer(release, form, nodes=nodes, warnings=warnings)
@@ -37,9 +42,8 @@ def answer(content: bytes, name: str) -> Answer:
         return Answer(release or _text(root.get("version")), form, nodes=(_node(root),), warnings=warnings)
     if isinstance(root.get("job_id"), int):
         return Answer(release, form, jobs=(_job(root),), warnings=warnings)
-    said = "; ".join(warnings)
     raise BadInput(
-        f"{name}: neither nodes nor jobs of Slurm" + (f": {said}" if said else ""),
+        f"{name}: neither nodes nor jobs of Slurm",
         hint="it reads `sinfo --json`, `scontrol show nodes --json`, `squeue --json` and `sacct --json`",
     )
 
@@ -65,14 +69,12 @@ def _meta(root: Object) -> tuple[str, str]:
     return _text(told.get("release")), _text(plugin.get("data_parser")) or _text(plugin.get("type"))
 
 
-def _warnings(root: Object) -> Iterator[str]:
-    for key in ("errors", "warnings"):
-        listed = root.get(key)
-        for each in listed if isinstance(listed, list) else ():
-            told = _object(each)
-            text = _text(told.get("error")) or _text(told.get("description")) or _text(each)
-            if text:
-                yield f"Slurm says: {text[:200]}"
+def _said(root: Object, key: str) -> Iterator[str]:
+    listed = root.get(key)
+    for each in listed if isinstance(listed, list) else ():
+        told = _object(each)
+        texts = dict.fromkeys((_text(told.get("description")), _text(told.get("error")), _text(each)))
+        yield "Slurm says: " + (": ".join(text[:200] for text in texts if text) or "something went wrong")
 
 
 def _each(listed: Sequence[object], name: str, what: str, read: Any) -> Iterator[Any]:
@@ -169,7 +171,7 @@ def _job(job: Object) -> Job:
     current = _object(job.get("state"))
     state, flags = words.job_state((*_texts(job.get("job_state")), *_texts(current.get("current"))))
     times = _object(job.get("time"))
-    limit, unlimited = _limit(job.get("time_limit") if "time_limit" in job else times.get("limit"))
+    limit, unlimited = _limit(job.get("time_limit", times.get("limit", _NOT_TOLD)))
     held, wanted = _tres(job, "allocated", "tres_alloc_str"), _tres(job, "requested", "tres_req_str")
     gres = _texts(job.get("gres_detail"))
     per = {f"per_{key}": text for key in _PER if (text := words.told(_text(job.get(f"tres_per_{key}"))))}
@@ -244,8 +246,8 @@ def _array(job: Object) -> str:
 
 
 def _limit(value: object) -> tuple[int | None, bool]:
-    """Seconds of a limit in minutes, and whether there is none."""
-    if isinstance(value, dict) and value.get("infinite") is True:
+    """Seconds of a limit in minutes, and whether there is none. Releases before 23.02 write nothing for endless, and an end in a year."""
+    if value is None or (isinstance(value, dict) and value.get("infinite") is True):
         return None, True
     minutes = _number(value)
     if minutes is None:

@@ -19,7 +19,8 @@ T = TypeVar("T")
 MAX_BYTES: Final = 512 * 1024 * 1024
 
 _KEY = re.compile(r"(?:^|(?<=\s))([A-Z][A-Za-z_:/]*)=")
-_REASON = re.compile(r"(.*?)\s*\[([^\]\[@]*)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]\s*$", re.DOTALL)
+# Whoever drained the node chose these words; they end where Slurm says who that was, and when.
+_REASON = re.compile(r"(?:^|\s)Reason=([^\n]*?)\[([^\]\[@\n]*)@(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\]", re.MULTILINE)
 _SETTING = re.compile(r"([A-Za-z][\w/.\[\]]*)\s*= ?(.*)$", re.ASCII)
 
 _FREE_LINES: Final = frozenset(
@@ -95,8 +96,8 @@ def _node(lines: list[str]) -> SchedulerNode:
     state, flags = words.node_state((told.get("State", "").partition(" ")[0],))
     gres, used = words.told(told.get("Gres")), words.told(told.get("GresUsed"))
     reason, by, at = words.told(told.get("Reason")), "", None
-    if matched := _REASON.match(reason):
-        reason, by, at = matched[1], matched[2], words.utc_text(matched[3])
+    if reason and (matched := _REASON.search("\n".join(lines))):
+        reason, by, at = matched[1].strip(), matched[2], words.utc_text(matched[3])
     return SchedulerNode(
         name=told["NodeName"],
         state=state,

@@ -24,7 +24,7 @@ class SlurmReader:
 
     async def all_jobs(self) -> tuple[Job, ...]:
         """All jobs that have not ended, on whatever nodes."""
-        return (await _slurm_ask.jobs(self._transport)).jobs
+        return await _slurm_ask.jobs(self._transport)
 
     async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome:
         """The jobs that hold `node`, under whatever name Slurm knows it. A node that Slurm does not know is not idle: it is Unreachable."""
