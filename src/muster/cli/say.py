@@ -141,12 +141,12 @@ def plans_approve(
     async def work() -> int:
         async with open_site(fleet, store) as site:
             found = await plan_named(site, plan_id)
-            approvals = await approve_plan(site, found, by=site.holder, note=note)
+            approvals = await approve_plan(site, found, by=site.person, note=note)
             if as_json:
                 listed = [{"by": each.by, "at": each.at, "note": each.note} for each in approvals]
                 say(envelope("approvals", {"plan": found.id, "needed": found.approvals, "approved_by": listed}))
             else:
-                say(f"{found.id}: {len(approvals)} of {found.approvals} approvals, yours as {site.holder}")
+                say(f"{found.id}: {len(approvals)} of {found.approvals} approvals, yours as {site.person}")
                 enough = len(approvals) >= found.approvals
                 say(f"next: muster apply {found.id}" if enough else "next: another person's `muster plans approve`")
             return 0

@@ -1,11 +1,11 @@
 """Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
 
-import getpass
 import os
+import pwd
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import assert_never, cast
@@ -145,7 +145,8 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             scheduler=NoScheduler,
             validator=BuiltinValidator(),
             engine=EmbeddedEngine(opened, clock, _on_fault),
-            holder=f"{_user()}@{socket.gethostname()}",
+            person=person(),
+            holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
             carried=lambda where: directory.carried(where, specs, clock.now()),
             knowledge=load,
@@ -227,11 +228,21 @@ def _on_fault(run_id: str, error: Exception) -> None:
     sys.stderr.flush()
 
 
-def _user() -> str:
+def person() -> str:
+    """Who is at work: the user who logged in (the kernel keeps that over sudo), else the real user. The environment is not asked."""
+    uid = os.getuid()
+    with suppress(OSError, ValueError):
+        logged_in = int(Path("/proc/self/loginuid").read_text())
+        if logged_in != _NO_LOGIN:
+            uid = logged_in
     try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid-{os.getuid()}"
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
+
+
+_NO_LOGIN = 2**32 - 1
+"""What /proc/self/loginuid says of a process that no login began."""
 
 
 __all__ = ["carrier_lock", "fact_specs", "inventory", "now_utc", "open_site", "package_managers", "store_path"]

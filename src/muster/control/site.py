@@ -22,7 +22,8 @@ class Site:
 
     `carried` reads a folder of outputs that were carried here. It raises BadInput.
 
-    `spawn_carrier` starts the process that carries rollouts, detached; `holder` is who we are on leases and in the audit log.
+    `spawn_carrier` starts the process that carries rollouts, detached; `person` is who is at work, for
+    approvals; `holder` is the person on this machine, for leases and the audit log.
     """
 
     policy: Policy
@@ -38,6 +39,7 @@ class Site:
     scheduler: Callable[[Transport], Scheduler]
     validator: Validator
     engine: Engine
+    person: str
     holder: str
     inventory: Inventory
     carried: Callable[[Path], Carried]

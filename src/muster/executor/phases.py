@@ -20,6 +20,7 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
@@ -46,6 +47,8 @@ START_LIMIT_S = 300
 
 LOOK_HOLDS_S = 60
 """How long a look at a drained, leased node is relied on before it is looked at again. A person or a timer may still change it."""
+
+RELOADING = "the module is being loaded"
 
 KEEP = "/var/lib/muster/node/restore"
 
@@ -142,7 +145,7 @@ async def cordon(scene: Scene) -> Result:
         return _away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr))
-    return Result(Event.PASSED, "no new job starts here")
+    return Result(Event.PASSED, last_words(outcome.stdout) or "no new job starts here")
 
 
 async def drain(scene: Scene) -> Result:
@@ -151,13 +154,12 @@ async def drain(scene: Scene) -> Result:
         return _away(jobs)
     if not isinstance(jobs, Answered) and not jobs:
         return Result(Event.PASSED, "no job runs here")
-    if isinstance(jobs, Answered):
-        words = f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
-    else:
-        words = f"waits for {_counted(len(jobs), 'job')}: {', '.join(job.name for job in jobs[:3])}"
-    limit = next(p.drain_limit_s for p in scene.plan.pools if p.pool == scene.plan.node(scene.run.node).pool)
-    if scene.waited_s > limit:
-        return Result(Event.REFUSED, f"not drained after {limit} s, the pool's limit, and no job was ended: {words}")
+    words = _job_words(jobs)
+    if scene.waited_s > _drain_limit_s(scene):
+        return Result(
+            Event.REFUSED,
+            f"not drained after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}",
+        )
     return waiting(words)
 
 
@@ -213,11 +215,15 @@ async def apply(scene: Scene) -> Result:
 
 
 async def reload(scene: Scene) -> Result:
+    if scene.run.waiting != RELOADING:
+        late = await late_jobs(scene)
+        if late is not None:
+            return late
     ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
     if not isinstance(ended, TaskEnd):
         return _away(ended)
     if ended.state is TaskState.RUNNING:
-        return waiting("the module is being loaded")
+        return waiting(RELOADING)
     if ended.state in NOT_BEGUN:
         return _not_begun(scene, ended, "the reload")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
@@ -235,7 +241,7 @@ async def reload(scene: Scene) -> Result:
 
 async def reboot(scene: Scene) -> Result:
     result = await _restart(scene)
-    if result.event is Event.FAILED:
+    if result.event is Event.FAILED and "not_the_driver" not in result.notes:
         return _driver_failed(scene, result.why)
     return result
 
@@ -293,7 +299,10 @@ async def rollback(scene: Scene) -> Result:
     text = scene.manager.restore(scene.step.back, scene.keep)
     ended = await scene.session.task("restore", text, InstallPackages(scene.step.back), INSTALL_S)
     result = _retried(scene, ended, "the way back")
-    if result.event is Event.PASSED and scene.run.notes.get("failed_in") not in (None, Phase.APPLY_REQUIRED.value):
+    never_loaded = (
+        scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
+    )
+    if result.event is Event.PASSED and not never_loaded:
         return Result(Event.RESTART_BY_REBOOT, "the new module was loaded: the way back goes over a restart")
     return result
 
@@ -306,6 +315,9 @@ async def rollback_reload(scene: Scene) -> Result:
             return _away(facts)
         if not unmet(scene.step.expects, facts):
             return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
+        late = await late_jobs(scene)
+        if late is not None:
+            return late
     ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
     result = _retried(scene, ended, what)
     return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
@@ -380,8 +392,8 @@ def _away(outcome: Unreachable) -> Result:
     return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _counted(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def _under_way(what: str) -> str:
@@ -442,17 +454,26 @@ def _as_before(scene: Scene) -> NodeFacts:
 
 
 async def _restart(scene: Scene) -> Result:
-    """Restart the node once and wait for another boot id. The boot id of before is kept in the run's notes first."""
+    """Restart the node once and wait for another boot id. The boot id of before is kept in the run's notes first.
+
+    A job that came after the drain is waited for: a restart would end it.
+    """
     boot = await scene.session.boot_id()
     phase = scene.run.phase.value
-    before = scene.run.notes.get(f"boot_before_{phase}")
-    if before is None:
+    before, asked = scene.run.notes.get(f"boot_before_{phase}"), scene.run.notes.get(f"asked_{phase}")
+    if before is None or asked is None:
         if isinstance(boot, Unreachable):
             return _away(boot)
-        return Result(Event.WAITING, "will restart", notes={f"boot_before_{phase}": boot})
+        if before is None:
+            return Result(Event.WAITING, "will restart", notes={f"boot_before_{phase}": boot})
     if isinstance(boot, str) and boot != before:
         return Result(Event.PASSED, "restarted")
-    if scene.waited_s > REBOOT_LIMIT_S:
+    if asked is None:
+        late = await late_jobs(scene)
+        if late is not None:
+            return late
+        asked = str(int(scene.waited_s))
+    if scene.waited_s - int(asked) > REBOOT_LIMIT_S:
         return Result(Event.FAILED, f"did not come back from its restart within {REBOOT_LIMIT_S} s")
     if isinstance(boot, Unreachable):
         return waiting("is away, restarting")
@@ -460,7 +481,36 @@ async def _restart(scene: Scene) -> Result:
     ended = await scene.session.task(phase, restart.REBOOT, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
-    return waiting("is going down")
+    return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
+
+
+async def late_jobs(scene: Scene) -> Result | None:
+    """What to do about jobs on a drained node; None when there are none. On a machine without a scheduler nothing keeps a new one away.
+
+    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault.
+    """
+    jobs = await scene.scheduler.jobs(scene.session.node)
+    if isinstance(jobs, Unreachable):
+        return _away(jobs)
+    if not isinstance(jobs, Answered) and not jobs:
+        return None
+    words = f"{_job_words(jobs)} (after the drain)"
+    if scene.waited_s <= _drain_limit_s(scene):
+        return waiting(words)
+    why = f"given up after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}"
+    return Result(Event.FAILED, why, notes={"cause": why, "not_the_driver": why, "direction": "back"})
+
+
+def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
+    if isinstance(jobs, Answered):
+        return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
+    names = dict.fromkeys(job.name for job in jobs)
+    return f"waits for {_counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
+
+
+def _drain_limit_s(scene: Scene) -> int:
+    pool = scene.plan.node(scene.run.node).pool
+    return next(limits.drain_limit_s for limits in scene.plan.pools if limits.pool == pool)
 
 
 def _driver_failed(scene: Scene, cause: str) -> Result:

@@ -35,7 +35,13 @@ class Decision:
 
 
 def failed_by_driver(run: Run) -> bool:
-    """Whether this run counts against the driver. `notes["broken_before"]` marks a node that failed before anything was changed on it."""
+    """Whether this run counts against the driver.
+
+    `notes["broken_before"]` marks a node that failed before anything was changed on it, `notes["not_the_driver"]` one that was given up for
+    another reason than the driver.
+    """
+    if "not_the_driver" in run.notes:
+        return False
     if run.phase is Phase.QUARANTINED:
         return "broken_before" not in run.notes
     return run.phase in _FAILED or run.notes.get("direction") == "back"

@@ -67,7 +67,7 @@ class NoScheduler:
 
     async def cordon(self, node: Node, reason: str) -> Outcome:
         """The lease is already there; nothing more can be done on such a machine."""
-        return Answered(0, reason.encode(), b"")
+        return Answered(0, b"no scheduler here: the lease is the cordon, and whoever starts later is waited for", b"")
 
     async def uncordon(self, node: Node, reason: str) -> Outcome:
         """Releasing the lease lifts it."""
