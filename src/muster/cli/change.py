@@ -10,15 +10,17 @@ import typer
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.control.bootstrap import carrier_lock, open_site
 from muster.control.lock import CarrierLock
-from muster.control.rollouts import begin, carry, left_to_carry, summary
+from muster.control.rollouts import abort, begin, carry, left_to_carry, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
-from muster.model.errors import Refused
+from muster.model.errors import Halted, Refused
+from muster.model.phase import Phase
+from muster.model.plan import plan_body
 from muster.model.run import Rollout, RolloutState
 from muster.planner.lint import lint
 from muster.planner.words import lines
 
-HALTED, A_NO = 6, 1
+HALTED, PARTIAL, A_NO = 6, 5, 1
 WATCH_EVERY_S = 0.3
 NOBODY_AFTER_S = 5.0
 """How long a rollout may have no carrying process before the watcher says so: one that was just started needs a moment."""
@@ -40,11 +42,15 @@ def apply(
     detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Carry out an approved plan in a process of its own and watch it; again after a kill, it goes on. Exit 0 done, 6 halted."""
+    """Carry out an approved plan in a process of its own and watch it; again after a kill, it goes on. Exit 0 done, 5 in part, 6 halted."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
             plan = await plan_named(site, plan_id)
+            if dry_run and as_json:
+                notes = [{"severity": each.severity, "subject": each.subject, "says": each.says} for each in lint(plan)]
+                say(envelope("plan", {"id": plan.id, "plan": plan_body(plan), "lint": notes}))
+                return 0
             if dry_run:
                 for line in lines(plan, lint(plan), len(await site.store.approvals(plan.id))):
                     say(line)
@@ -87,7 +93,7 @@ async def _watch(site: Site, rollout_id: str, *, as_json: bool) -> int:
             if carrier_lock(site.store_path).holder() is not None:
                 quiet_since = site.clock.monotonic()
             elif site.clock.monotonic() - quiet_since > NOBODY_AFTER_S:
-                raise Refused(
+                raise Halted(
                     f"no process carries {rollout_id} (its words are in {site.store_path}.log)",
                     hint=f"go on with: muster apply {rollout.plan_id}",
                 )
@@ -110,9 +116,9 @@ async def _steps(site: Site, rollout_id: str) -> AsyncIterator[tuple[Rollout, tu
 
 
 async def _ended(site: Site, rollout: Rollout) -> bool:
-    if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
+    if rollout.state is RolloutState.DONE:
         return True
-    if rollout.state is not RolloutState.HALTED:
+    if rollout.state not in (RolloutState.HALTED, RolloutState.ABORTED):
         return False
     return all(each.ended or not each.released for each in await site.store.runs(rollout.rollout_id))
 
@@ -142,7 +148,9 @@ async def _say_end(site: Site, rollout: Rollout, *, as_json: bool) -> int:
         for each in runs:
             if each.released and each.phase.value not in ("done", "preflight-required"):
                 say(f"  {each.node}: {each.phase.value}: {each.notes.get('cause', '')}")
-    return HALTED if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) else 0
+    if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED):
+        return HALTED
+    return 0 if all(each.phase is Phase.DONE for each in runs) else PARTIAL
 
 
 @rollouts_app.command("list")
@@ -179,6 +187,8 @@ def rollouts_show(rollout_id: RolloutId, fleet: Fleet = None, store: StorePath =
                 say(envelope("rollout", summary(rollout, plan, runs)))
             else:
                 say(f"{wanted} to {plan.target} is {rollout.state.value}: {rollout.why or 'going on'}")
+                if not await _ended(site, rollout):
+                    say(f"carried by: {_carrier(site) or f'nobody; go on with: muster apply {plan.id}'}")
                 rows = [
                     [
                         r.node,
@@ -194,11 +204,46 @@ def rollouts_show(rollout_id: RolloutId, fleet: Fleet = None, store: StorePath =
     run(work, as_json=as_json)
 
 
+def _carrier(site: Site) -> str:
+    """The process that carries this store's rollouts, in words; empty when there is none."""
+    holder = carrier_lock(site.store_path).holder()
+    return f"process {holder.pid} on {holder.host} since {holder.since}" if holder is not None else ""
+
+
+@rollouts_app.command("abort")
+def rollouts_abort(
+    rollout_id: RolloutId,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    fleet: Fleet = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin nothing more: nodes on which nothing was changed are given back, those in mid-change go on to their end. Cannot be undone."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            rollout = await abort(site, await rollout_named(site, rollout_id), reason=reason)
+            if as_json:
+                say(
+                    envelope(
+                        "rollout", {"rollout_id": rollout.rollout_id, "state": rollout.state.value, "why": rollout.why}
+                    )
+                )
+            else:
+                say(f"{rollout.rollout_id} is aborted: {reason}")
+                say(f"see the rest end with: muster rollouts watch {rollout.rollout_id}")
+            if carrier_lock(site.store_path).holder() is None:
+                site.spawn_carrier()
+            return 0
+
+    run(work, as_json=as_json)
+
+
 @rollouts_app.command("watch")
 def rollouts_watch(
     rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False
 ) -> None:
-    """Follow a rollout to its end. Ctrl-C ends the watching, not the rollout. Exit 0 done, 6 halted."""
+    """Follow a rollout to its end. Ctrl-C ends the watching, not the rollout. Exit 0 done, 5 done on some nodes, 6 halted."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
@@ -289,7 +334,9 @@ def audit_verify(
         async with open_site(fleet, store) as site:
             wanted = await rollout_named(site, rollout_id)
             entries = await site.store.audit(wanted)
-            found = faults(entries, head=head)
+            found = faults(entries, head=head) or (
+                () if entries else ("every rollout has entries, and this one has none",)
+            )
             last = entries[-1].hash if entries else ""
             if as_json:
                 say(

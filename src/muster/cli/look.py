@@ -172,7 +172,8 @@ def _say_findings(found: tuple[Finding, ...], nodes: int) -> None:
         say(f"{nodes} nodes agree with themselves, with their pools and with what is wanted")
     for each in found:
         say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
-        say(f"         on {len(each.nodes)} nodes: {_few(list(each.nodes))}")
+        if each.nodes:
+            say(f"         on {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}: {_few(list(each.nodes))}")
         say(f"         {each.todo}")
 
 

@@ -18,13 +18,13 @@ from muster.control.site import Site, plan_named
 from muster.knowledge.loader import load
 from muster.model.approval import Approval
 from muster.model.errors import UnknownName
-from muster.model.plan import Plan, Waiting, plan_body
+from muster.model.plan import Plan, Waiting, WaitingOn, plan_body
 from muster.planner.lint import Note, lint
 from muster.planner.words import few, heading, lines
 from muster.solver.problem import NoSolution
 from muster.solver.words import body, paragraphs
 
-A_NO = 1
+A_NO, PARTIAL = 1, 5
 
 plan_app = app("Propose a change, as a plan. Changes nothing.")
 plans_app = app("List, show, lint and approve plans.")
@@ -46,13 +46,14 @@ def plan(
     seed: Annotated[str, typer.Option("--seed", help="Chooses the canaries; the same seed chooses the same.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Propose a change, as a plan, from what was last seen. Changes nothing. Exit 1 when there is nothing to change."""
+    """Propose a change, as a plan, from what was last seen. Exit 1 when nothing is to be changed, 5 when too little is known."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
             made = await make_plan(site, driver=driver, pool=pool, seed=seed)
             _show(made, lint(made), (), as_json=as_json)
-            return 0 if made.nodes else A_NO
+            unknown = any(left.on in (WaitingOn.STALE_FACTS, WaitingOn.UNKNOWN_HEALTH) for left in made.left_out)
+            return 0 if made.nodes else PARTIAL if unknown else A_NO
 
     run(work, as_json=as_json)
 

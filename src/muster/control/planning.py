@@ -1,20 +1,20 @@
 """The use cases `plan`, `why` and `check`: from what is stored to a proposal, an explanation, findings. They change no node."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from muster.control.site import Site, named
 from muster.health.consistency import Subject, check
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
-from muster.model.finding import Finding
+from muster.model.finding import Finding, Severity
 from muster.model.nearest import nearest_versions
 from muster.model.plan import Plan, Waiting, WaitingOn
 from muster.model.policy import DriverPolicy, DriverWish, Policy, Pool, WantVersion
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
 from muster.planner.classes import node_class, unknown_facts
-from muster.planner.pools import pool_of
+from muster.planner.pools import Placing, pool_of
 from muster.planner.propose import PlanInput, propose
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, NoCandidate
@@ -64,7 +64,7 @@ def known_driver(site: Site, text: str) -> DriverVersion:
         near = ", ".join(v.text for v in nearest_versions(version.plain, base.releases, 3))
         raise UnknownName(
             f"driver {text} is not known to the knowledge base ({base.revision[:12]})",
-            hint=f"the nearest known are {near}; newer knowledge comes with: muster knowledge import FILE",
+            hint=f"the nearest known are {near}; newer knowledge comes with a newer release of Muster",
         )
     return version
 
@@ -126,9 +126,11 @@ async def why(site: Site, target: str, *, driver: str | None) -> tuple[Why, ...]
     chosen = [n for n in nodes if n == name or (name in pools and name in placings[n].pools)]
     grouped: dict[tuple[NodeClass | str, str], list[str]] = {}
     for node in chosen:
-        pool = pool_of(placings[node], policy)
-        kind = _kind(site, facts.get(node))
-        grouped.setdefault((kind, pool.name if pool else ""), []).append(node)
+        mine = placings[node].pools
+        kind: NodeClass | str = _kind(site, facts.get(node))
+        if len(mine) > 1:
+            kind = f"matches the pools {' and '.join(mine)}: it must match one alone"
+        grouped.setdefault((kind, mine[0] if mine else ""), []).append(node)
     return tuple(_one_why(site, policy, key, tuple(members)) for key, members in grouped.items())
 
 
@@ -183,8 +185,28 @@ def _target(answer: Answer) -> tuple[str | None, str]:
 
 
 async def findings(site: Site) -> tuple[Finding, ...]:
-    """All consistency findings of the fleet as it was last seen."""
-    return check(await subjects(site), site.clock.now())
+    """All consistency findings of the fleet as it was last seen, and what is wrong with the pools themselves."""
+    placings = await site.placings(await site.known_facts())
+    return (*_pool_findings(site.policy, placings), *check(await subjects(site), site.clock.now()))
+
+
+def _pool_findings(policy: Policy, placings: Mapping[str, Placing]) -> Iterator[Finding]:
+    """Nodes in more than one pool, and pools without a node."""
+    several: dict[tuple[str, ...], list[str]] = {}
+    for name, placing in placings.items():
+        if len(placing.pools) > 1:
+            several.setdefault(placing.pools, []).append(name)
+    for pools, nodes in several.items():
+        words = f"match the pools {' and '.join(pools)}: nothing is planned on them"
+        yield Finding(
+            "in-two-pools", Severity.ERROR, "policy", tuple(sorted(nodes)), words, "narrow the `match` of one of them"
+        )
+    used = {pool for placing in placings.values() for pool in placing.pools}
+    for pool in policy.pools:
+        if pool.name not in used:
+            yield Finding(
+                "empty-pool", Severity.WARNING, f"pool {pool.name}", (), "no node matches it", "look at its `match`"
+            )
 
 
 def by_node(findings: tuple[Finding, ...]) -> Mapping[str, tuple[Finding, ...]]:

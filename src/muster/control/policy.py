@@ -41,7 +41,7 @@ def read_policy(path: Path) -> Policy:
             # Bounded, so that a device or an endless pipe given by mistake is refused and not read for ever.
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        hint = "name the policy with --fleet FILE or $MUSTER_FLEET, or begin one with 'muster init'"
+        hint = "name the policy with --fleet FILE or $MUSTER_FLEET; docs/reference/fleet-yaml.md has one to begin with"
         raise refused(name, (Fault(1, 1, f"cannot be read: {error.strerror}", hint),)) from None
     try:
         text = content.decode()

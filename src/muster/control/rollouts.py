@@ -104,13 +104,26 @@ async def _busy(site: Site) -> dict[str, tuple[str, str]]:
     plans = {plan.id: plan for plan in await site.store.plans()}
     busy: dict[str, tuple[str, str]] = {}
     for rollout in await site.store.rollouts():
-        if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
+        if rollout.state is RolloutState.DONE:
             continue
         pools = {part.node: part.pool for part in plans[rollout.plan_id].nodes}
         for run in await site.store.runs(rollout.rollout_id):
-            if not run.ended and (run.released or rollout.state is not RolloutState.HALTED):
+            if not run.ended and (run.released or rollout.state not in (RolloutState.HALTED, RolloutState.ABORTED)):
                 busy[run.node] = (rollout.rollout_id, pools[run.node])
     return busy
+
+
+async def abort(site: Site, rollout_id: str, *, reason: str) -> Rollout:
+    """End a rollout by hand. Nothing more begins; what is in mid-change goes on to its end. Raises Refused when it has ended already."""
+    rollout = next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
+    if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
+        raise Refused(f"{rollout_id} is {rollout.state.value} already", hint="see: muster rollouts list")
+    now = site.clock.now()
+    body = {"from": rollout.state.value, "to": RolloutState.ABORTED.value, "why": reason, "by": site.person}
+    await site.store.set_rollout(
+        rollout_id, RolloutState.ABORTED, reason, now, Record(stamp(now), site.holder, "", "rollout", body)
+    )
+    return next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
 
 
 async def carry(site: Site) -> None:
@@ -126,7 +139,7 @@ async def carry(site: Site) -> None:
 
     async def between() -> bool:
         plans.update({plan.id: plan for plan in await site.store.plans()} if not plans else {})
-        open_ones = [r for r in await site.store.rollouts() if r.state in (RolloutState.RUNNING, RolloutState.HALTED)]
+        open_ones = [r for r in await site.store.rollouts() if r.state not in (RolloutState.DONE, RolloutState.PAUSED)]
         left = False
         for rollout in open_ones:
             if rollout.plan_id not in plans:
@@ -154,7 +167,7 @@ async def _on_its_way_back(site: Site, rollout: Rollout) -> bool:
 async def _gate(site: Site, rollout: Rollout, plan: Plan) -> bool:
     """Release what may begin, or change how the rollout stands. Whether anything of it is left to carry."""
     runs = await site.store.runs(rollout.rollout_id)
-    if rollout.state is RolloutState.HALTED:
+    if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED):
         return any(run.released and not run.ended for run in runs)
     now = site.clock.now()
     decision = decide(plan, runs, now)

@@ -185,9 +185,15 @@ class Session:
         if answer.state not in tuple(TaskState) or answer.state in NOT_BEGUN:
             state = TaskState(answer.state) if answer.state in NOT_BEGUN else TaskState.UNKNOWN
             return TaskEnd(state, None, answer.why or _last(outcome), b"")
-        words = _words(answer.out, answer.err, answer.why or answer.state)
+        # What a cut-off task printed last is not why it ended.
+        words = _CUT_OFF.get(answer.state) or _words(answer.out, answer.err, answer.why or answer.state)
         return TaskEnd(TaskState(answer.state), answer.exit_status, words, answer.out)
 
+
+_CUT_OFF = {
+    TaskState.INTERRUPTED.value: "the node restarted in the middle of it",
+    TaskState.LOST.value: "its processes on the node were killed",
+}
 
 _TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
 

@@ -25,7 +25,8 @@ WAITING_WORDS: Mapping[WaitingOn, str] = {
 def heading(plan: Plan) -> str:
     """The plan in one line."""
     if not plan.nodes:
-        return f"{plan.id}: nothing to change"
+        all_well = all(left.on is WaitingOn.NOTHING_TO_DO for left in plan.left_out)
+        return f"{plan.id}: {'nothing to change' if all_well else 'nothing is planned'}"
     froms: dict[str, int] = {}
     for part in plan.nodes:
         froms[part.step.from_driver] = froms.get(part.step.from_driver, 0) + 1

@@ -43,7 +43,7 @@ def solve(kind: NodeClass, demand: Demand, base: KnowledgeBase, rules: Sequence[
     return _none(kind, demand, base, refusals)
 
 
-_NEWER = Hint("newer knowledge comes with: muster knowledge import FILE")
+_NEWER = Hint("newer knowledge comes with a newer release of Muster")
 
 
 def _known_branches(demand: Demand, base: KnowledgeBase) -> tuple[Hint, ...]:

@@ -165,6 +165,7 @@ class Apt:
             + 'done <"$state/packages" | select_states || rc=1\n'
             + "audit=$(dpkg --audit) || rc=1\n"
             + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
+            + '[ $rc != 0 ] || echo "the packages of before are back"\n'
             + "exit $rc\n"
         )
 

@@ -170,11 +170,11 @@ def _exit_status(process: "asyncssh.SSHClientProcess[bytes]") -> int | None:
 
 
 _HINTS: Mapping[str, str] = {
-    "timeout": "is it up? try `ssh {address}`",
-    "refused": "is sshd running there, and the port right? try `ssh {address}`",
-    "host-key": "if it is new, log in once with `ssh {address}` and compare its key's fingerprint with the one on its console; if it was "
-    "set up anew, `ssh-keygen -R {address}` first; if neither, somebody may be in between",
-    "auth": "try `ssh {address}`: the key must be in the agent or ~/.ssh and allowed there, for the right user",
+    "timeout": "is it up? try `{ssh}`",
+    "refused": "is sshd running there, and the port right? try `{ssh}`",
+    "host-key": "if it is new, log in once with `{ssh}` and compare its key's fingerprint with the one on its console; if it was "
+    "set up anew, `ssh-keygen -R {known}` first; if neither, somebody may be in between",
+    "auth": "try `{ssh}`: the key must be in the agent or ~/.ssh and allowed there, for the right user",
     "lost": "it will be made anew next time; if it goes on, look at sshd's log there",
     "name": "is the name right? it is looked up in ssh_config, hosts and DNS",
 }
@@ -182,8 +182,10 @@ _HINTS: Mapping[str, str] = {
 
 def _unreachable(node: Node, fault: Exception) -> Unreachable:
     kind = _kind(fault)
+    ssh = f"ssh {node.address}" if node.port is None else f"ssh -p {node.port} {node.address}"
+    known = node.address if node.port in (None, 22) else f"'[{node.address}]:{node.port}'"
     return Unreachable(
-        kind, f"{node.name} ({node.address}): {_words(fault)}", _HINTS[kind].format(address=node.address)
+        kind, f"{node.name} ({node.address}): {_words(fault)}", _HINTS[kind].format(ssh=ssh, known=known)
     )
 
 

@@ -20,7 +20,7 @@ def judge(question: Question) -> Judgement:
         because = Because(
             f"which architecture {product} has is not known", (seen, NoCandidate("no record of this product"))
         )
-        return Refusal(because, (Hint("newer knowledge comes with: muster knowledge import FILE"),))
+        return Refusal(because, (Hint("newer knowledge comes with a newer release of Muster"),))
     refused = _undecided(answer, seen) or _outside(question, answer, seen) or _cpu(question)
     if refused is not None:
         return refused

@@ -22,7 +22,7 @@ def judge(question: Question) -> Judgement:
         )
         return Refusal(
             because,
-            (Hint(f"the nearest known are {names}"), Hint("newer knowledge comes with: muster knowledge import FILE")),
+            (Hint(f"the nearest known are {names}"), Hint("newer knowledge comes with a newer release of Muster")),
         )
     source = ", ".join(release.provenance.sources)
     says = RuleSays(
