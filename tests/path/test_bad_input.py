@@ -158,10 +158,11 @@ def test_a_command_that_is_interrupted_ends_with_130_and_without_a_traceback(
 
 
 def connected(pid: int) -> bool:
-    """Whether the process has opened a socket."""
-    return any(
-        str(each.readlink()).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()
-    )
+    """Whether the process has a TCP connection."""
+    links = [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
+    mine = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    rows = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    return any(row.split()[9] in mine for row in rows)
 
 
 def test_a_store_of_a_newer_release_is_refused_untouched(copy: Desk) -> None:

@@ -69,7 +69,7 @@ def test_a_node_that_loses_power_in_the_middle_of_a_change_goes_back_and_the_rol
     assert applying.returncode == 6, err + out[-2000:]
     assert "interrupted by a restart of the node" in out
     assert after.boot_id != boot_id
-    assert (after.loaded, after.is_whole, after.run_twice, after.lease) == (OLD, True, 0, False)
+    assert (after.loaded, after.is_whole, after.run_twice, after.lease) == (OLD, True, 0, False), out[-9000:]
 
 
 def until_changing(fleet: LoopbackFleet, nodes: list[str]) -> str:
