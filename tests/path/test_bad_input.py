@@ -1,6 +1,7 @@
 """Laws of input that cannot be used: an exit code, the place, a hint, in words and in JSON; never a traceback; nothing lost."""
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -135,6 +136,33 @@ def test_a_node_that_cannot_be_looked_at_is_named_and_the_others_are_collected(
     assert said.body["drivers"] == {OLD: 2}
     assert desk.here("check", "--json").exit_code == 5
     until(lambda: desk.here("collect", "--limit", "gpu02").exit_code == 0)
+
+
+def test_a_command_that_is_interrupted_ends_with_130_and_without_a_traceback(
+    fleet: LoopbackFleet, tmp_path: Path
+) -> None:
+    desk = Desk(fleet.layout.folder, tmp_path / "muster.db")
+    fleet.set_knob("gpu03", "silent")
+    collecting = desk.start("collect")
+    try:
+        until(lambda: connected(collecting.pid))
+        collecting.send_signal(signal.SIGINT)
+        _, err = collecting.communicate(timeout=20)
+    finally:
+        fleet.set_knob("gpu03", "silent", None)
+        collecting.kill()
+        collecting.communicate()
+    assert collecting.returncode == 130
+    assert err.strip() == "interrupted"
+    until(lambda: desk.here("collect", "--limit", "gpu03").exit_code == 0)
+
+
+def connected(pid: int) -> bool:
+    """Whether the process has a TCP connection."""
+    links = [str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
+    mine = {link.removeprefix("socket:[").removesuffix("]") for link in links if link.startswith("socket:")}
+    rows = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+    return any(row.split()[9] in mine for row in rows)
 
 
 def test_a_store_of_a_newer_release_is_refused_untouched(copy: Desk) -> None:

@@ -4,14 +4,16 @@ import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 from muster.cli._lazy import COMMANDS, load
+from muster.model.errors import MusterError
 
 HEAVY = ("asyncssh", "sqlalchemy", "numpy", "yaml", "rich", "typer", "msgspec", "sqlite3", "asyncio")
-NO_JSON = {"demo"}
+NO_JSON = {("demo",), ("facts", "script")}
 
 
 def leaves() -> list[tuple[str, ...]]:
@@ -43,7 +45,7 @@ def test_every_command_has_help_and_json(words: tuple[str, ...], capsys: pytest.
     main = importlib.import_module("muster.cli.main").main
     assert main([*words, "--help"]) == 0
     shown = capsys.readouterr().out
-    assert "--json" in shown or words[0] in NO_JSON
+    assert "--json" in shown or words in NO_JSON
     assert shown.splitlines()[0].startswith("Usage: muster")
 
 
@@ -52,3 +54,13 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     shown = capsys.readouterr().out
     assert all(f"  {name} " in shown for name in COMMANDS)
+
+
+def test_the_page_of_exit_codes_names_every_code_of_the_error_tree() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/reference/exit-codes.md").read_text(encoding="utf-8")
+    kinds: list[type[MusterError]] = [MusterError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    assert {f"| {kind.exit_code} |" for kind in kinds} <= {
+        line[: line.index("|", 1) + 1] for line in page.splitlines() if "|" in line[1:]
+    }

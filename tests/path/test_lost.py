@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,29 @@ def test_a_change_goes_on_while_the_node_cannot_be_reached_and_is_found_done(fle
     assert applying.returncode == 0, err + out[-2000:]
     for each in fleet.truth():
         assert (each.loaded, each.is_whole, each.run_twice, each.lease) == (GOOD, True, 0, False)
+
+
+def test_a_node_that_loses_power_in_the_middle_of_a_change_goes_back_and_the_rollout_halts(
+    tmp_path: Path,
+) -> None:
+    fleet = make_fleet(tmp_path / "fleet", {"gpu01": OLD})
+    try:
+        desk = Desk(fleet.layout.folder, tmp_path / "muster.db")
+        fleet.set_knob("gpu01", "slow-package", "30")
+        desk.ok("collect")
+        boot_id = fleet.truth()[0].boot_id
+        applying = desk.start("apply", desk.planned(), "--json")
+        until_changing(fleet, ["gpu01"])
+        fleet.set_knob("gpu01", "slow-package", None)
+        fleet.power_cut("gpu01")
+        out, err = applying.communicate(timeout=90)
+        after = fleet.truth()[0]
+    finally:
+        fleet.stop()
+    assert applying.returncode == 6, err + out[-2000:]
+    assert "interrupted by a restart of the node" in out
+    assert after.boot_id != boot_id
+    assert (after.loaded, after.is_whole, after.run_twice, after.lease) == (OLD, True, 0, False), out[-9000:]
 
 
 def until_changing(fleet: LoopbackFleet, nodes: list[str]) -> str:

@@ -185,14 +185,14 @@ class Session:
         if answer.state not in tuple(TaskState) or answer.state in NOT_BEGUN:
             state = TaskState(answer.state) if answer.state in NOT_BEGUN else TaskState.UNKNOWN
             return TaskEnd(state, None, answer.why or _last(outcome), b"")
-        # What a cut-off task printed last is not why it ended.
-        words = _CUT_OFF.get(answer.state) or _words(answer.out, answer.err, answer.why or answer.state)
-        return TaskEnd(TaskState(answer.state), answer.exit_status, words, answer.out)
+        state = TaskState(answer.state)
+        words = _CUT.get(state, "") + _words(answer.out, answer.err, answer.why or answer.state)
+        return TaskEnd(state, answer.exit_status, words, answer.out)
 
 
-_CUT_OFF = {
-    TaskState.INTERRUPTED.value: "the node restarted in the middle of it",
-    TaskState.LOST.value: "its processes on the node were killed",
+_CUT = {
+    TaskState.INTERRUPTED: "interrupted by a restart of the node, after: ",
+    TaskState.LOST: "its processes vanished, after: ",
 }
 
 _TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")

@@ -152,11 +152,17 @@ class Apt:
             + _keep(keep)
             + _POLICY_RC_D
             + _SELECT
+            + _FORCED
             + _unhold(back)
             + _OWN
             + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
             + f"own {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
             + "rc=$?\n"
+            + "if [ $rc != 0 ]; then\n"
+            + "  set --\n"
+            + "".join(_needed(pin) for pin in back)
+            + '  [ $# = 0 ] || forced_by_dpkg "$@"\n  rc=$?\n'
+            + "fi\n"
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
             + "state=$keep/state\n"
             + _RESTORE_ETC
@@ -179,6 +185,22 @@ own() {
 """
 """Lists and packages of a change lie apart from the node's own: between the fetch and the change may be days of drain, in which the node's
 daily jobs renew its lists, clean its cache and hold the locks of both."""
+
+_FORCED = f"""\
+forced_by_dpkg() {{
+  tries=0
+  while :; do
+    said=$(dpkg --force-confold --force-confdef --force-downgrade -i "$@" 2>&1)
+    status=$?
+    printf '%s\\n' "$said"
+    case $said in *"dpkg: error: dpkg"*"lock was locked"*) ;; *) return $status ;; esac
+    tries=$((tries + 1))
+    [ $tries -lt {LOCK_WAIT_S} ] || return $status
+    sleep 1
+  done
+}}
+"""
+"""apt gives up on a set that a power cut left half moved ("unmet dependencies"); dpkg takes the same checked files as they are."""
 
 _RESTORE_ETC = """\
 [ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
@@ -211,6 +233,14 @@ def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
         f'2>&1 >"$scratch/out") || refuse 3 "{what} cannot be installed" "$err"\n'
         'gone=$(sed -n "s/^Remv \\([^ ]*\\).*/\\1/p" "$scratch/out" | tr "\\n" " ")\n'
         '[ -z "$gone" ] || { echo "the change would remove packages: $gone"; exit 3; }\n'
+    )
+
+
+def _needed(pin: PackagePin) -> str:
+    name, version = shlex.quote(pin.name), shlex.quote(f"installed {pin.version}")
+    return (
+        f"  [ \"$(dpkg-query -W -f '${{db:Status-Status}} ${{Version}}' {name} 2>/dev/null)\" = {version} ] "
+        f'|| set -- "$@" "$keep"/{name}_*.deb\n'
     )
 
 
