@@ -192,7 +192,7 @@ def test_without_a_store_every_node_is_unknown_and_the_way_to_look_is_said(copy:
 
 def test_a_plan_from_no_facts_changes_nothing_and_says_why(copy: Desk) -> None:
     said = copy.here("plan", "--json")
-    assert said.exit_code == 1
+    assert said.exit_code == 5
     plan = said.body["plan"]
     assert isinstance(plan, dict)
     assert plan["nodes"] == []

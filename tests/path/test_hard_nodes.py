@@ -1,16 +1,18 @@
 """Laws of nodes that make it hard: a full disk, a busy package manager, a module that is held, a pool that forbids the reload."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pytest
 
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import Truth
+from muster.loopback.tools import SYSTEM_PATH, spawn_detached
 from tests.support.desk import Desk, Said, make_fleet, until
 
 OLD, GOOD = "580.95.05", "580.126.20"
-LOCKED, CLINGING, FORBIDDEN, FULL = "gpu01", "gpu02", "gpu03", "gpu04"
+LOCKED, CLINGING, FULL, LATE = "gpu01", "gpu02", "gpu03", "gpu04"
+FORBIDDEN, LATER = "gpu05", "gpu06"  # of the pool that forbids the reload
 
 
 @dataclass(frozen=True)
@@ -36,23 +38,42 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         "max_unavailable: {pool: 50%}": "max_unavailable: {pool: 100%}",
         "tier: standard\n": "tier: standard\n    reload: forbidden\n",
     }
-    fleet = make_fleet(place / "fleet", dict.fromkeys((LOCKED, CLINGING, FORBIDDEN, FULL), OLD), words)
+    fleet = make_fleet(place / "fleet", dict.fromkeys((LOCKED, CLINGING, FORBIDDEN, FULL, LATE, LATER), OLD), words)
     desk = Desk(fleet.layout.folder, place / "muster.db")
     desk.ok("collect")
     plan = desk.planned()
     before = {each.name: each for each in fleet.truth()}
     fleet.set_knob(FULL, "disk-full", "1")
-    fleet.set_knob(CLINGING, "slow-package", "1")
+    for name in (CLINGING, LATE, LATER):
+        fleet.set_knob(name, "slow-package", "1")
     applying = desk.start("apply", plan, "--json")
-    until(lambda: desk.phases().get(LOCKED) == "baseline-required")
-    fleet.hold_dpkg_lock(LOCKED, 4)
-    # Between the drain and the reload something takes hold of the module.
-    until(lambda: desk.phases()[CLINGING] == "apply-required")
-    cling(fleet, CLINGING)
+    meddle(
+        desk,
+        {
+            LOCKED: ("baseline-required", lambda: fleet.hold_dpkg_lock(LOCKED, 4)),
+            # Between the drain and the reload something takes hold of the module.
+            CLINGING: ("apply-required", lambda: cling(fleet, CLINGING)),
+            LATE: ("apply-required", lambda: start_late_job(fleet, LATE)),
+            LATER: ("apply-required", lambda: start_late_job(fleet, LATER)),
+        },
+    )
     out, err = applying.communicate(timeout=100)
     policies = {name: (fleet.node_root(name) / "usr/sbin/policy-rc.d").exists() for name in fleet.names}
     yield Story(Said(applying.returncode, out, err), before, {each.name: each for each in fleet.truth()}, policies)
     fleet.stop()
+
+
+def meddle(desk: Desk, deeds: Mapping[str, tuple[str, Callable[[], None]]]) -> None:
+    """Do each node's deed when the node comes to its phase, in whatever order they come."""
+    left = dict(deeds)
+
+    def all_done() -> bool:
+        phases = desk.phases()
+        for node in [node for node, (phase, _) in left.items() if phases.get(node) == phase]:
+            left.pop(node)[1]()
+        return not left
+
+    until(all_done)
 
 
 def cling(fleet: LoopbackFleet, node: str) -> None:
@@ -61,8 +82,22 @@ def cling(fleet: LoopbackFleet, node: str) -> None:
     (fleet.node_root(node) / "loopback/held" / pid).write_text("0 1 monitor\n", encoding="ascii")
 
 
+def start_late_job(fleet: LoopbackFleet, node: str) -> None:
+    """A job of somebody who does not know of leases, on a node that was drained."""
+    root = fleet.node_root(node)
+    spawn_detached(["/bin/sh", str(root / "loopback/job.sh"), str(root), "late", "6", "0,1"], {"PATH": SYSTEM_PATH})
+
+
+@pytest.mark.parametrize("node", [LATE, LATER])
+def test_a_job_that_came_after_the_drain_is_waited_for_and_not_ended(story: Story, node: str) -> None:
+    assert "(after the drain)" in story.said(node)
+    assert [job.state for job in story.after[node].jobs] == ["finished"]
+    assert story.run(node)["phase"] == "done"
+    assert story.after[node].loaded == GOOD
+
+
 def test_a_full_disk_leaves_the_node_out_unchanged_and_says_what_is_full(story: Story) -> None:
-    assert story.applied.exit_code == 0, story.applied.out[-3000:]
+    assert story.applied.exit_code == 5, story.applied.out[-3000:]
     assert story.run(FULL)["phase"] == "left-out"
     assert "File too large" in story.run(FULL)["cause"]
     assert story.after[FULL].transitions == story.before[FULL].transitions

@@ -120,7 +120,7 @@ def test_a_second_carrier_is_refused_and_the_first_one_is_named(killed: Killed) 
 
 def test_a_watcher_says_when_nobody_carries_the_rollout_and_how_to_go_on(killed: Killed) -> None:
     assert killed.nobody is not None
-    assert killed.nobody.exit_code == 4
+    assert killed.nobody.exit_code == 6
     assert "no process carries" in str(killed.nobody.body["message"])
     assert "muster apply plan-" in str(killed.nobody.body["hint"])
 

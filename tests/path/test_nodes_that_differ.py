@@ -82,7 +82,7 @@ def claim(fleet: LoopbackFleet, node: str, holder: str, rollout: str) -> None:
 
 
 def test_the_rest_goes_on_when_some_nodes_cannot(story: Story) -> None:
-    assert story.applied.exit_code == 0, story.applied.out[-3000:]
+    assert story.applied.exit_code == 5, story.applied.out[-3000:]
     assert story.run(PLAIN)["phase"] == "done"
     assert story.after[PLAIN].loaded == GOOD
 
@@ -110,7 +110,7 @@ def test_a_node_that_somebody_took_since_the_plan_is_left_out_and_the_holder_is_
 
 
 def test_a_node_with_a_job_waits_for_its_end_and_then_changes(story: Story) -> None:
-    assert "waits for 1 job: python3" in story.waits(BUSY)
+    assert "waits for 1 process on the GPUs: python3" in story.waits(BUSY)
     assert story.run(BUSY)["phase"] == "done"
     job = story.after[BUSY].jobs[0]
     assert job.state == "finished"
