@@ -60,8 +60,9 @@ def test_a_node_that_loses_power_in_the_middle_of_a_change_goes_back_and_the_rol
         boot_id = fleet.truth()[0].boot_id
         applying = desk.start("apply", desk.planned(), "--json")
         until_changing(fleet, ["gpu01"])
-        fleet.set_knob("gpu01", "slow-package", None)
         fleet.power_cut("gpu01")
+        until(lambda: fleet.truth()[0].boot_id not in ("", boot_id))
+        fleet.set_knob("gpu01", "slow-package", None)
         out, err = applying.communicate(timeout=90)
         after = fleet.truth()[0]
     finally:

@@ -110,7 +110,7 @@ def test_a_node_that_somebody_took_since_the_plan_is_left_out_and_the_holder_is_
 
 
 def test_a_node_with_a_job_waits_for_its_end_and_then_changes(story: Story) -> None:
-    assert "waits for 1 job: python3" in story.waits(BUSY)
+    assert "waits for 1 process on the GPUs: python3" in story.waits(BUSY)
     assert story.run(BUSY)["phase"] == "done"
     job = story.after[BUSY].jobs[0]
     assert job.state == "finished"
