@@ -15,7 +15,7 @@ OLD, OTHER, GOOD = "570.195.03", "580.95.05", "580.126.20"
 MOVED, CLAIMED, BUSY, PLAIN, ENDLESS, LOST, HELD = (f"gpu{number:02d}" for number in range(1, 8))
 """What happens to each node between the plan and the rollout; HELD is claimed before the plan is made."""
 
-JOB_S, LONG_S = 6, 600
+JOB_S, LONG_S = 15, 600
 
 
 @dataclass(frozen=True)
