@@ -32,7 +32,7 @@ def test_a_short_name_and_its_fqdn_are_one_node_with_both_names_kept() -> None:
     assert found.names["gpu01"] == (Said("slurm", "gpu01"), Said("ini:3", "gpu01.site.example"))
     assert found.other_names("gpu01") == ("gpu01.site.example",)
     assert dict(found.nodes[0].labels) == {"role": "train"}
-    assert found.conflicts == found.warnings == ()
+    assert (found.conflicts, found.warnings) == ((), ())
 
 
 def test_two_names_at_one_address_are_one_node() -> None:

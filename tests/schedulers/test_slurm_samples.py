@@ -121,7 +121,7 @@ def agrees(key: str, said: Any, root: Any, path: str | list[str]) -> bool:
         case "json":
             return isinstance(values, str) and said.partition(":")[0] in values
         case "NodeList":
-            return [value if value is None else value or "(null)" for value in values] == said
+            return bool([value if value is None else value or "(null)" for value in values] == said)
         case "nvidia.com/*":
             return isinstance(values, Mapping) and bool({k: v for k, v in values.items() if k in said} == said)
         case _:
