@@ -166,6 +166,8 @@ def test_collect_from_a_folder_contacts_nobody_and_knows_nodes_by_all_their_name
     assert (shown["node"], shown["address"]) == ("gpu01.site.example", "192.0.2.1")
     assert [each["name"] for each in shown["named_by"]] == ["gpu01.site.example", "gpu01"]  # type: ignore[attr-defined]
     assert desk.here("collect", "--from", "nowhere").exit_code == 3
+    (tmp_path / "usb" / "gpu09.out").unlink()
+    assert desk.here("collect", "--from", "usb").exit_code == 5
 
 
 def test_this_machine_is_looked_at_without_ssh_and_carried_nodes_out_of_their_folder(

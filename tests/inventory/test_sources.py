@@ -68,8 +68,9 @@ def test_any_text_of_a_hosts_file_is_read_or_refused(text: str) -> None:
 
 def test_a_hosts_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "hosts").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(BadInput, match="hosts: cannot be read"):
-        hosts.read(tmp_path / "hosts")
+    for path in (tmp_path / "hosts", tmp_path / "missing", Path("/dev/zero")):
+        with pytest.raises(BadInput, match=f"{path}: cannot be read"):
+            hosts.read(path)
 
 
 @pytest.mark.parametrize(

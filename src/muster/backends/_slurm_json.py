@@ -88,7 +88,7 @@ def _each(listed: Sequence[object], name: str, what: str, read: Any) -> Iterator
 
 
 def _node(node: Object) -> SchedulerNode:
-    name = _text(node.get("name")) or _text(node.get("hostname"))
+    name = _text(node.get("name"))  # its hostname is another thing: several nodes may share one
     if not name:
         raise BadInput("a node without a name")
     state, flags = words.node_state((*_texts(node.get("state")), *_texts(node.get("state_flags"))))
