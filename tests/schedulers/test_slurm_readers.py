@@ -309,6 +309,13 @@ HOSTILE = (
 )
 
 
+def test_half_a_character_in_an_answer_can_be_printed_and_kept() -> None:
+    (found,) = _slurm_json.answer(
+        b'{"jobs": [{"job_id": 1, "name": "a\\ud800", "gres_detail": ["\\udfff"]}]}', "squeue"
+    ).jobs
+    assert (found.name.encode(), found.gres) == (b"a?", ("?",))
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_an_answer_made_to_be_hard_is_read_or_refused_in_bounded_time(reader: str) -> None:
     before = time.process_time()

@@ -88,7 +88,7 @@ def _each(listed: Sequence[object], name: str, what: str, read: Any) -> Iterator
 
 
 def _node(node: Object) -> SchedulerNode:
-    name = _text(node.get("name")) or _text(node.get("hostname"))
+    name = _text(node.get("name"))  # its hostname is another thing: several nodes may share one
     if not name:
         raise BadInput("a node without a name")
     state, flags = words.node_state((*_texts(node.get("state")), *_texts(node.get("state_flags"))))
@@ -266,13 +266,16 @@ def _object(value: object) -> Object:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+    """A text that can be printed and kept: JSON can name half a character, which no file or terminal takes."""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _texts(value: object) -> tuple[str, ...]:
     """A list of texts, which old releases write as one text with commas."""
     if isinstance(value, list):
-        return tuple(each for each in value if isinstance(each, str) and each)
+        return tuple(text for each in value if (text := _text(each)))
     return words.words_of(_text(value))
 
 

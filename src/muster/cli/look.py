@@ -87,7 +87,8 @@ def _collected(found: tuple[NodeFacts, ...], warnings: tuple[str, ...], *, as_js
         for node, why in away.items():
             say(f"  {node}: {why}")
         _warn(warnings)
-    return PARTIAL if away else 0
+    # Nothing looked at is nothing known, whatever was carried here of others.
+    return PARTIAL if away or not found else 0
 
 
 def _warn(warnings: Sequence[str]) -> None:

@@ -8,10 +8,14 @@ known from names: that is a finding of `health`, after a look.
 
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muster.model.inventory import Conflict, Inventory, Listing, Said
 from muster.model.node import Node, Via
+
+MOST_ALIKE = 32
+"""What more nodes than this share (127.0.0.1 in a pretended cluster, `node` before a hundred domains) tells none of them from another."""
 
 
 @dataclass(slots=True)
@@ -28,7 +32,11 @@ class _Entry:
 class _Index:
     """Entries by the ways a node can be known."""
 
-    def __init__(self) -> None:
+    def __init__(self, listings: Sequence[Listing]) -> None:
+        self._listed: dict[str, set[int]] = {}
+        for number, listing in enumerate(listings):
+            for node in listing.nodes:
+                self._listed.setdefault(node.name, set()).add(number)
         self.entries: list[_Entry] = []
         self._names: dict[str, dict[int, None]] = {}
         self._shorts: dict[str, dict[int, None]] = {}
@@ -47,16 +55,29 @@ class _Index:
 
     def candidates(self, node: Node) -> tuple[int, ...]:
         """The entries that may be this node: by name alone when one has it, else by short form, else by address."""
-        named = self._names.get(node.name.lower())
+        named = tuple(at for at in self._names.get(node.name.lower(), ()) if self._may_be(node.name, at))
         if named:
-            return tuple(named)
-        short = tuple(at for at in self._shorts.get(_short(node.name), ()) if self._is_form(node.name, at))
+            return named
+        forms = self._shorts.get(_short(node.name), {})
+        short = tuple(
+            at
+            for at in (forms if len(forms) <= MOST_ALIKE else ())
+            if self._is_form(node.name, at) and self._may_be(node.name, at)
+        )
         if short:
             return short
         found: dict[int, None] = {}
         for address in _addresses(node):
-            found |= {at: None for at in self._addresses.get(address, ()) if self._may_share(node, at)}
+            alike = self._addresses.get(address, {})
+            for at in alike if len(alike) <= MOST_ALIKE else ():
+                if self._may_share(node, at) and self._may_be(node.name, at):
+                    found[at] = None
         return tuple(found)
+
+    def _may_be(self, name: str, at: int) -> bool:
+        """Whether no source, not even a later one, tells this name and one of the entry's apart."""
+        own = self._listed[name]
+        return all(name == each.name or not own & self._listed[each.name] for each in self.entries[at].said)
 
     def _is_form(self, name: str, at: int) -> bool:
         """Whether one of the two names is the short form of the other, and no third name says otherwise."""
@@ -70,7 +91,7 @@ class _Index:
 
 def merged(listings: Sequence[Listing]) -> Inventory:
     """All nodes of these listings. A node's name, address, port and user are those of the first source that has any; labels are joined."""
-    index = _Index()
+    index = _Index(listings)
     doubts: list[str] = []
     for listing in listings:
         found = {node.name: index.candidates(node) for node in listing.nodes}
@@ -168,8 +189,7 @@ def _addresses(node: Node) -> tuple[str, ...]:
 
 def _short(name: str) -> str:
     lowered = name.lower()
-    try:
-        ipaddress.ip_address(lowered)
-    except ValueError:
-        return lowered.partition(".")[0]
-    return lowered
+    if lowered[:1].isdigit() or ":" in lowered:
+        with suppress(ValueError):
+            return str(ipaddress.ip_address(lowered))
+    return lowered.partition(".")[0]

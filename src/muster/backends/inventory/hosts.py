@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from muster.documents import MAX_BYTES
 from muster.model.errors import BadInput, DocumentFaults
 from muster.model.node import Node
 
@@ -31,10 +32,16 @@ def nodes_from_text(text: str, name: str) -> tuple[Node, ...]:
 
 def read(path: Path) -> tuple[Node, ...]:
     """The nodes in the hosts file at `path`. Raises BadInput when it cannot be read."""
+    hint = "the policy's `inventory: - hosts:` names it"
     try:
-        text = path.read_text()
+        with path.open("rb") as file:
+            # Bounded, so that a device or an endless pipe given by mistake is refused and not read for ever.
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode().removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read: {error}", hint="the policy's `inventory: - hosts:` names it") from None
+        raise BadInput(f"{path}: cannot be read: {error}", hint=hint) from None
+    if len(content) > MAX_BYTES:
+        raise BadInput(f"{path}: cannot be read: it is longer than {MAX_BYTES} bytes", hint=hint)
     return nodes_from_text(text, str(path))
 
 
