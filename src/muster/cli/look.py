@@ -17,13 +17,14 @@ from muster.control.collect import carried_facts
 from muster.control.collect import collect as collect_nodes
 from muster.control.history import Change, changes
 from muster.control.planning import findings
-from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, views
+from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
+from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
 
-PARTIAL, FOUND = 5, 1
+PARTIAL = 5
 MOST_WARNINGS = 20
 LIST_WIDTH = 96
 """Of what is listed in blocks: fits a terminal of 100 columns."""
@@ -177,25 +178,55 @@ async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = No
 
 
 @check_app.command()
-def check(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+def check(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    severity: Annotated[
+        list[Severity] | None, typer.Option("--severity", help="Only findings of this severity; may be given again.")
+    ] = None,
+    code: Annotated[
+        list[str] | None, typer.Option("--code", help="Only findings of this code; may be given again.")
+    ] = None,
+    node: Annotated[str | None, typer.Option("--node", help="Only findings that name this node.")] = None,
+    oneline: Annotated[
+        bool, typer.Option("--oneline", help="One line for --node, as a scheduler's health check wants it.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--textfile", metavar="DIR", help="Also write DIR/muster.prom for node-exporter, with all findings."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Find what disagrees. Exit 0 clean, 1 findings, 5 something is unknown (which is not clean)."""
+    if oneline and node is None:
+        raise typer.BadParameter("--oneline speaks of one node: give --node NODE")
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            found = await findings(site)
+            facts = await site.known_facts()
+            every = await findings(site, facts)
+            name = site.node_named(node) if node else ""
+            found = Wanted(tuple(severity or ()), tuple(code or ()), name).of(every)
+            if folder is not None:
+                pools = {view.node.name: view.pool for view in seen_as(site, facts, every)}
+                put_textfile(folder, textfile(every, pools, facts, site.clock.now()))
             if as_json:
                 say(envelope("check", {"findings": [_finding(each) for each in found]}))
+            elif oneline:
+                say(one_line(name, found))
             else:
-                _say_findings(found, len(site.nodes))
-            if any(each.severity is Severity.UNKNOWN for each in found):
-                return PARTIAL
-            return FOUND if found else 0
+                _say_findings(found, len(site.nodes), chosen=len(found) < len(every))
+            return exit_code(found)
 
     run(work, as_json=as_json)
 
 
-def _say_findings(found: tuple[Finding, ...], nodes: int) -> None:
-    if not found:
+def _say_findings(found: tuple[Finding, ...], nodes: int, *, chosen: bool) -> None:
+    if not found and chosen:
+        say("no finding is of this kind")
+    elif not found:
         say(f"{nodes} nodes agree with themselves, with their pools and with what is wanted")
     for each in found:
         say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
