@@ -113,6 +113,16 @@ class Validator(Protocol):
     def judge(self, exit_status: int, output: bytes, facts: NodeFacts) -> Verdict: ...
 
 
+class Notifier(Protocol):
+    """Tells people. `name` is what messages call it; it holds no secret (a webhook's URL may)."""
+
+    name: str
+
+    async def send(self, body: bytes) -> str:
+        """Deliver one JSON object. Empty when it was delivered, else why not, in a line. Ends within a bound; never raises for what it meets."""
+        ...
+
+
 class Store(Protocol):
     """What must outlive the process. Every method is one transaction; times are aware UTC."""
 
@@ -226,5 +236,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Fence", "Ids", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Fence", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -25,6 +25,9 @@ COMMANDS: Mapping[str, Entry] = {
     "collect": Entry(LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "look", "collect"),
     "status": Entry(LOOK, "Show the fleet: pools, drivers, what is unknown.", "look", "status"),
     "check": Entry(LOOK, "Find what disagrees: inside a node, in a pool, with what is wanted.", "look", "check"),
+    "watch": Entry(
+        LOOK, "Look again and again, print what is new and what is gone, and alert on it.", "watch", "watch"
+    ),
     "nodes": Entry(LOOK, "List nodes, or show one with all its facts.", "look", "nodes"),
     "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
     "why": Entry(

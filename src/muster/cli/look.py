@@ -1,6 +1,7 @@
 """`muster collect`, `status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
 
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,20 +10,24 @@ from typing import Annotated
 import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.cli.text import few_names, say_csv
 from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry
 from muster.control.captures import parse_file
 from muster.control.collect import carried_facts
 from muster.control.collect import collect as collect_nodes
+from muster.control.history import Change, changes
 from muster.control.planning import findings
+from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
+from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
-from muster.health.consistency import health_words
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
-from muster.planner.pools import pool_of
 
-PARTIAL, FOUND = 5, 1
+PARTIAL = 5
 MOST_WARNINGS = 20
+LIST_WIDTH = 96
+"""Of what is listed in blocks: fits a terminal of 100 columns."""
 
 collect_app = app("Look at every node over SSH and keep what was seen. Changes nothing on a node.")
 status_app = app("Show the fleet as it was last seen: by pool, model, driver, flavour and kernel.")
@@ -36,6 +41,16 @@ From = Annotated[
     Path | None,
     typer.Option("--from", help="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
 ]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--where",
+        metavar="FACT=PATTERN",
+        help="Only nodes whose fact is like this (`gpu.product=H100*`, `label.rack!=r1`); all that are given must hold.",
+    ),
+]
+OnePool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")]
 Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
 
 
@@ -91,6 +106,11 @@ def _collected(found: tuple[NodeFacts, ...], warnings: tuple[str, ...], *, as_js
     return PARTIAL if away or not found else 0
 
 
+def provided() -> tuple[str, ...]:
+    """The paths that the sources of facts can give, with `*` for the keys of lists."""
+    return tuple(path for spec in fact_specs() for path in spec.provides)
+
+
 def _warn(warnings: Sequence[str]) -> None:
     """What could not be used, on standard error; of very many the first ones."""
     for warning in warnings[:MOST_WARNINGS]:
@@ -110,71 +130,109 @@ def _conflict_words(conflict: Conflict) -> str:
 
 
 @status_app.command()
-def status(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
-    """Show the fleet as it was last seen: by pool, model, driver, flavour and kernel, with its worst finding."""
+def status(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    where: Where = None,
+    pool: OnePool = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option("--by", metavar="FACT", help="Group by this fact instead; may be given more than once."),
+    ] = None,
+    csv: AsCsv = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show the fleet as it was last seen: by pool, model, driver, flavour, kernel and worst finding, or by any fact."""
 
     async def work() -> int:
+        columns = {path: path for path in by} if by else STATUS_PATHS
         async with open_site(fleet, store) as site:
-            rows = await _status_rows(site)
+            chosen = await _chosen(site, where, pool)
+            groups = grouped(chosen.views, list(columns.values()), provided())
             if as_json:
-                say(envelope("status", {"fleet": site.policy.fleet, "nodes": len(site.nodes), "groups": rows}))
+                rows = [
+                    {**dict(zip(columns, key, strict=True)), "nodes": len(names), "names": list(names)}
+                    for key, names in groups
+                ]
+                data = {"fleet": site.policy.fleet, "nodes": len(chosen.views), "groups": rows}
+                say(envelope("status", data, chosen.words))
+            elif csv:
+                say_csv(
+                    (*columns, "nodes", "names"), [[*key, str(len(names)), " ".join(names)] for key, names in groups]
+                )
             else:
-                columns = ("pool", "model", "driver", "flavour", "kernel", "health", "nodes")
-                table([*columns, "which"], [[*(str(row[c]) for c in columns), _few(row["names"])] for row in rows])
+                table(
+                    (*columns, "nodes", "which"), [[*key, str(len(names)), few_names(names)] for key, names in groups]
+                )
+                _warn(chosen.words)
             return 0
 
     run(work, as_json=as_json)
 
 
-async def _status_rows(site: Site) -> list[dict[str, object]]:
-    facts = await site.known_facts()
-    placings = await site.placings(facts)
-    health = health_words(await findings(site))
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for node in site.nodes:
-        pool = pool_of(placings[node.name], site.policy)
-        seen = facts.get(node.name)
-        paths = ("gpu.product", "module.nvidia.loaded_version", "module.nvidia.flavour", "kernel.running")
-        words = [(seen.text(path) if seen is not None else None) or "unknown" for path in paths]
-        key = (pool.name if pool is not None else "-", *words, health.get(node.name, "ok"))
-        groups.setdefault(key, []).append(node.name)
-    columns = ("pool", "model", "driver", "flavour", "kernel", "health")
-    return [
-        {**dict(zip(columns, key, strict=True)), "nodes": len(names), "names": names}
-        for key, names in sorted(groups.items())
-    ]
-
-
-def _few(names: object) -> str:
-    listed = list(names) if isinstance(names, list) else []
-    return ", ".join(listed[:4]) + (f" +{len(listed) - 4}" if len(listed) > 4 else "")
+async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = None) -> Chosen:
+    """The nodes that meet all conditions of a command. Raises BadInput, UnknownName."""
+    conditions = [condition(each) for each in where or ()]
+    if pool is not None:
+        conditions.append(Condition("pool", named("pool", pool, [NO_POOL, *(each.name for each in site.policy.pools)])))
+    return choose(await views(site), conditions, provided())
 
 
 @check_app.command()
-def check(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+def check(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    severity: Annotated[
+        list[Severity] | None, typer.Option("--severity", help="Only findings of this severity; may be given again.")
+    ] = None,
+    code: Annotated[
+        list[str] | None, typer.Option("--code", help="Only findings of this code; may be given again.")
+    ] = None,
+    node: Annotated[str | None, typer.Option("--node", help="Only findings that name this node.")] = None,
+    oneline: Annotated[
+        bool, typer.Option("--oneline", help="One line for --node, as a scheduler's health check wants it.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--textfile", metavar="DIR", help="Also write DIR/muster.prom for node-exporter, with all findings."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Find what disagrees. Exit 0 clean, 1 findings, 5 something is unknown (which is not clean)."""
+    if oneline and node is None:
+        raise typer.BadParameter("--oneline speaks of one node: give --node NODE")
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            found = await findings(site)
+            facts = await site.known_facts()
+            every = await findings(site, facts)
+            name = site.node_named(node) if node else ""
+            found = Wanted(tuple(severity or ()), tuple(code or ()), name).of(every)
+            if folder is not None:
+                pools = {view.node.name: view.pool for view in seen_as(site, facts, every)}
+                put_textfile(folder, textfile(every, pools, facts, site.clock.now()))
             if as_json:
                 say(envelope("check", {"findings": [_finding(each) for each in found]}))
+            elif oneline:
+                say(one_line(name, found))
             else:
-                _say_findings(found, len(site.nodes))
-            if any(each.severity is Severity.UNKNOWN for each in found):
-                return PARTIAL
-            return FOUND if found else 0
+                _say_findings(found, len(site.nodes), chosen=len(found) < len(every))
+            return exit_code(found)
 
     run(work, as_json=as_json)
 
 
-def _say_findings(found: tuple[Finding, ...], nodes: int) -> None:
-    if not found:
+def _say_findings(found: tuple[Finding, ...], nodes: int, *, chosen: bool) -> None:
+    if not found and chosen:
+        say("no finding is of this kind")
+    elif not found:
         say(f"{nodes} nodes agree with themselves, with their pools and with what is wanted")
     for each in found:
         say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
         if each.nodes:
-            say(f"         on {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}: {_few(list(each.nodes))}")
+            say(f"         on {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}: {few_names(each.nodes)}")
         say(f"         {each.todo}")
 
 
@@ -186,36 +244,58 @@ def _finding(finding: Finding) -> Mapping[str, object]:
 
 
 @nodes_app.command("list")
-def nodes_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False) -> None:
+def nodes_list(
+    fleet: Fleet = None,
+    store: StorePath = None,
+    where: Where = None,
+    pool: OnePool = None,
+    csv: AsCsv = False,
+    as_json: AsJson = False,
+) -> None:
     """List the nodes of the inventory with their pool and when they were last seen."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
+            chosen = await _chosen(site, where, pool)
             facts = await site.known_facts()
             placings = await site.placings(facts)
             rows = []
-            for node in site.nodes:
+            for node in (view.node for view in chosen.views):
                 seen = facts.get(node.name)
                 last = seen.observed_at.strftime("%Y-%m-%dT%H:%M:%SZ") if seen is not None else "never"
                 trouble = seen.trouble.why if seen is not None and seen.trouble is not None else ""
                 others = ", ".join(site.inventory.other_names(node.name))
-                pool = ", ".join(placings[node.name].pools) or "-"
-                rows.append([node.name, pool, others, node.source, last, trouble])
+                pools = ", ".join(placings[node.name].pools) or "-"
+                rows.append([node.name, pools, others, node.source, last, trouble])
             keys = ("node", "pool", "other_names", "source", "seen", "trouble")
-            if as_json:
-                conflicts: dict[str, list[Mapping[str, object]]] = {}
-                for conflict in site.inventory.conflicts:
-                    conflicts.setdefault(conflict.node, []).append(_conflict(conflict))
-                listed = [{**dict(zip(keys, row, strict=True)), "conflicts": conflicts.get(row[0], [])} for row in rows]
-                say(envelope("nodes", listed, site.inventory.warnings))
+            if csv and not as_json:
+                say_csv(keys, rows)
             else:
-                table(tuple(key.replace("_", " ") for key in keys), rows)
-                for conflict in site.inventory.conflicts:
-                    say(f"sources disagree: {_conflict_words(conflict)}")
-                _warn(site.inventory.warnings)
+                _say_nodes(site, keys, rows, chosen.words, as_json=as_json)
             return 0
 
     run(work, as_json=as_json)
+
+
+def _say_nodes(
+    site: Site, keys: Sequence[str], rows: Sequence[Sequence[str]], words: Sequence[str], *, as_json: bool
+) -> None:
+    names = {row[0] for row in rows}
+    conflicts: dict[str, list[Conflict]] = {}
+    for conflict in site.inventory.conflicts:
+        if conflict.node in names:
+            conflicts.setdefault(conflict.node, []).append(conflict)
+    if as_json:
+        listed = [
+            {**dict(zip(keys, row, strict=True)), "conflicts": [_conflict(each) for each in conflicts.get(row[0], [])]}
+            for row in rows
+        ]
+        say(envelope("nodes", listed, (*site.inventory.warnings, *words)))
+        return
+    table(tuple(key.replace("_", " ") for key in keys), rows)
+    for conflict in (each for listed in conflicts.values() for each in listed):
+        say(f"sources disagree: {_conflict_words(conflict)}")
+    _warn((*site.inventory.warnings, *words))
 
 
 @nodes_app.command("show")
@@ -223,13 +303,16 @@ def nodes_show(
     node: Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")],
     fleet: Fleet = None,
     store: StorePath = None,
+    history: Annotated[bool, typer.Option("--history", help="What changed on it and when, oldest first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show all that is known of one node, with source and time."""
+    """Show all that is known of one node, with source and time; or what changed on it."""
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
             name = site.node_named(node)
+            if history:
+                return _say_history(name, changes(await site.store.history(name)), as_json=as_json)
             about = _about(site, name)
             facts = (await site.known_facts()).get(name)
             rows = [] if facts is None else [facts.facts[path] for path in sorted(facts.facts)]
@@ -258,6 +341,32 @@ def nodes_show(
             return PARTIAL if trouble else 0
 
     run(work, as_json=as_json)
+
+
+def _say_history(name: str, found: Sequence[Change], *, as_json: bool) -> int:
+    """What changed on a node. What was first seen in its first look is no change, and is counted."""
+    first = sum(1 for each in found if each.is_first_look)
+    changed = [each for each in found if not each.is_first_look]
+    if as_json:
+        listed = [
+            {
+                "at": each.at.isoformat(), "path": each.path, "source": each.source,
+                "before": None if each.before is None else _value(each.before), "after": _value(each.after),
+            }
+            for each in changed
+        ]  # fmt: skip
+        say(envelope("history", {"node": name, "first_seen": first, "changes": listed}))
+        return 0
+    if not found:
+        say(f"{name}: was never looked at")
+    elif not changed:
+        say(
+            f"{name}: nothing has changed since {found[0].at:%Y-%m-%d %H:%M:%S} UTC, when {first} values were first seen"
+        )
+    for each in changed:
+        before = "(not there)" if each.before is None else _text(each.before)
+        say(f"{each.at:%Y-%m-%d %H:%M:%S}  {each.path}: {before} -> {_text(each.after)}")
+    return 0
 
 
 def _about(site: Site, name: str) -> Mapping[str, object]:
@@ -305,9 +414,11 @@ def facts_list(as_json: AsJson = False) -> None:
         if as_json:
             keys = ("name", "provides", "deadline_s", "cap_bytes")
             say(envelope("facts", [dict(zip(keys, row, strict=True)) for row in rows]))
-        else:
-            listed = [[n, ", ".join(p), f"{d} s", f"{c} B"] for n, p, d, c in rows]
-            table(("source", "provides", "deadline", "cap"), listed)
+            return 0
+        for name, provides, deadline_s, cap_bytes in rows:
+            say(f"{name}  (within {deadline_s} s, at most {cap_bytes} bytes)")
+            for line in textwrap.wrap("  ".join(provides), LIST_WIDTH - 4, break_on_hyphens=False):
+                say(f"    {line}")
         return 0
 
     run(work, as_json=as_json)

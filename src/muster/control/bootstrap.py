@@ -2,16 +2,19 @@
 
 import os
 import pwd
+import shutil
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import assert_never, cast
+from urllib.parse import urlsplit
 
 from muster.backends.engine.embedded import EmbeddedEngine
 from muster.backends.inventory import ansible, directory, hosts, slurm
+from muster.backends.notify.command import CommandNotifier
 from muster.backends.process import spawn_detached
 from muster.backends.schedulers.none import NoScheduler
 from muster.backends.store.sqlite import open_store
@@ -28,7 +31,7 @@ from muster.facts.captures import of_source
 from muster.knowledge.loader import load
 from muster.model.capture import CaptureSpec
 from muster.model.command import Command, Outcome
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, MissingTool
 from muster.model.fact import FactSpec
 from muster.model.inventory import Inventory, Listing
 from muster.model.node import LOCAL_ADDRESS, Node
@@ -42,7 +45,7 @@ from muster.model.policy import (
     SlurmSource,
 )  # fmt: skip
 from muster.node.carry import render_carried
-from muster.ports import PackageManager, Transport
+from muster.ports import Clock, Notifier, PackageManager, Transport
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -111,6 +114,35 @@ def package_managers() -> Mapping[str, PackageManager]:
 def now_utc() -> datetime:
     """This machine's time, for commands that have no site."""
     return SystemClock().now()
+
+
+def this_clock() -> Clock:
+    """This machine's clock, for what goes on from one site to the next."""
+    return SystemClock()
+
+
+def make_notifiers(argv: Sequence[str], webhook: str | None) -> tuple[Notifier, ...]:
+    """Those who are to be told: by the operator's own program, by an HTTP POST. Raises BadInput, MissingTool for what could never deliver."""
+    made: list[Notifier] = []
+    if argv:
+        if shutil.which(argv[0]) is None:
+            raise MissingTool(
+                f"--alert-command: {argv[0]!r} is no program here",
+                hint="give its whole path; a shell script must be executable",
+            )
+        made.append(CommandNotifier(argv, LocalTransport()))
+    if webhook:
+        parts = urlsplit(webhook)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInput("--alert-webhook: this is no http or https URL", hint="as in https://alerts.example/hook")
+        kind = cast(Callable[..., Notifier], one("muster.backends.notify", "webhook", "BACKEND"))
+        made.append(kind(webhook, SystemClock()))
+    return tuple(made)
+
+
+def watch_lock(store: Path) -> CarrierLock:
+    """The lock of the process that watches the nodes of a store, and tells people."""
+    return CarrierLock(f"{store}.watch.lock", SystemClock())
 
 
 def carrier_lock(store: Path) -> CarrierLock:

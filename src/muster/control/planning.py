@@ -159,9 +159,9 @@ def _one_why(site: Site, policy: Policy, key: tuple[NodeClass | str, str], nodes
     return Why(nodes, pool.name, wanted, solve_for(site, kind, pool))
 
 
-async def subjects(site: Site) -> tuple[Subject, ...]:
-    """Every node as the consistency check wants it, with what its pool wants."""
-    facts = await site.known_facts()
+async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Subject, ...]:
+    """Every node as the consistency check wants it, with what its pool wants; `facts` where they were read already."""
+    facts = await site.known_facts() if facts is None else facts
     placings = await site.placings(facts)
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     found: list[Subject] = []
@@ -184,10 +184,14 @@ def _target(answer: Answer) -> tuple[str | None, str]:
     return (None, sentence(answer.because)) if isinstance(answer, NoSolution) else (answer.chosen.driver.text, "")
 
 
-async def findings(site: Site) -> tuple[Finding, ...]:
-    """All consistency findings of the fleet as it was last seen, and what is wrong with the pools themselves."""
-    placings = await site.placings(await site.known_facts())
-    return (*_pool_findings(site.policy, placings), *check(await subjects(site), site.clock.now()))
+async def findings(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Finding, ...]:
+    """All consistency findings of the fleet as it was last seen, and what is wrong with the pools themselves.
+
+    `facts` are those of `site.known_facts` where they were read already.
+    """
+    facts = await site.known_facts() if facts is None else facts
+    placings = await site.placings(facts)
+    return (*_pool_findings(site.policy, placings), *check(await subjects(site, facts), site.clock.now()))
 
 
 def _pool_findings(policy: Policy, placings: Mapping[str, Placing]) -> Iterator[Finding]:

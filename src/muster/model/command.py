@@ -118,8 +118,13 @@ class PollTask:
     task_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Tell people, on this machine, by a program of the operator's."""
+
+
 Intent: TypeAlias = (
-    Collect | ListJobs | AskScheduler | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
+    Alert | Collect | ListJobs | AskScheduler | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
 )
 
 
@@ -170,7 +175,7 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
-        case ListJobs() | ShowLease() | Reload() | Reboot() | Validate():
+        case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():
             pass
         case _:
             assert_never(intent)

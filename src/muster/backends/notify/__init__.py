@@ -1,0 +1,1 @@
+"""Ways to tell people: one file each, found by their `BACKEND`."""
