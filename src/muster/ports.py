@@ -130,7 +130,8 @@ class Store(Protocol):
         """Keep the last look of each node, and every change of its lasting (not momentary) known values.
 
         A look that failed altogether (`trouble` set) does not wipe out what was known: the facts of the look before stay, with their own
-        times and that look's `observed_at` (old evidence is stale, not gone), and the trouble stands beside them.
+        times and that look's `observed_at` (old evidence is stale, not gone), and the trouble stands beside them. A `partial` look takes
+        nothing away from sources that it did not ask.
         """
         ...
 

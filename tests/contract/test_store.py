@@ -84,6 +84,19 @@ def test_a_failed_look_leaves_the_old_evidence_with_its_old_time_beside_the_trou
     assert inline(store.facts())[0].observed_at == later(900)
 
 
+def test_a_partial_look_takes_nothing_away_from_sources_that_it_did_not_ask(store: Store) -> None:
+    before = look("n1", driver="570", gone="x")
+    other = Fact("kernel.next_boot", "6.1", "kernels", later(0))
+    inline(store.save_facts([replace(before, facts={**before.facts, other.path: other})]))
+    inline(store.save_facts([replace(look("n1", 60, driver="580"), partial=True)]))
+    (kept,) = inline(store.facts())
+    assert kept == replace(
+        look("n1", 60, driver="580"), facts={**look("n1", 60, driver="580").facts, other.path: other}
+    )
+    inline(store.save_facts([look("n1", 90, driver="580")]))
+    assert other.path not in inline(store.facts())[0].facts
+
+
 def test_a_node_that_was_never_reached_has_its_trouble_alone(store: Store) -> None:
     inline(store.save_facts([look("n1", 5, trouble="refused")]))
     assert inline(store.facts()) == (look("n1", 5, trouble="refused"),)

@@ -39,7 +39,11 @@ class MemoryStore:
             if look.trouble is not None and before is not None:
                 seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
                 look = replace(look, observed_at=before.observed_at, facts={**before.facts, **seen})
-            self._facts[look.node] = look
+            elif look.partial and before is not None:
+                asked = {fact.source for fact in look.facts.values()}
+                others = {path: fact for path, fact in before.facts.items() if fact.source not in asked}
+                look = replace(look, facts={**others, **look.facts})
+            self._facts[look.node] = replace(look, partial=False)
 
     async def facts(self) -> tuple[NodeFacts, ...]:
         return tuple(self._facts[name] for name in sorted(self._facts))

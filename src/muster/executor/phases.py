@@ -283,7 +283,7 @@ async def give_back(scene: Scene) -> Result:
 
 
 async def probation(scene: Scene) -> Result:
-    facts = await scene.session.look()
+    facts = await scene.session.look(whole=True)
     if isinstance(facts, Unreachable):
         return _away(facts)
     back = scene.run.notes.get("direction") == "back"
@@ -352,7 +352,7 @@ async def rollback_validate(scene: Scene) -> Result:
 async def release(scene: Scene) -> Result:
     result = await give_back(scene)
     if result.event is Event.PASSED:
-        await scene.session.look()  # for the facts alone: they still show our lease
+        await scene.session.look(whole=True)  # for the facts alone: they still show our lease
     return result
 
 

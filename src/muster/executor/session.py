@@ -6,7 +6,7 @@ the node, whoever asks.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from muster.executor import look as looking
@@ -95,9 +95,12 @@ class Session:
     """Told of every look that came back: what the fleet's facts say afterwards is what was seen here last."""
     at: str
 
-    async def look(self) -> NodeFacts | Unreachable:
-        """All facts of the node, now."""
-        seen = await looking.look(self.node, specs=self.specs, transport=self.transport, clock=self.clock, ids=self.ids)
+    async def look(self, *, whole: bool = False) -> NodeFacts | Unreachable:
+        """The facts of the node that a rollout decides by, now; all of them when `whole`, as at the end of a run."""
+        specs = self.specs if whole else tuple(spec for spec in self.specs if not spec.whole_only)
+        seen = await looking.look(self.node, specs=specs, transport=self.transport, clock=self.clock, ids=self.ids)
+        if isinstance(seen, NodeFacts) and len(specs) < len(self.specs):
+            seen = replace(seen, partial=True)
         if isinstance(seen, NodeFacts):
             self.keep(seen)
         return seen

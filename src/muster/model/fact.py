@@ -48,7 +48,8 @@ class FactSpec:
     """A source of facts: the POSIX-sh command that looks and the pure parser that understands.
 
     `parse` gets the raw output and returns path -> value; it never raises for any bytes. `provides` lists the paths (with `*` for list
-    keys) that become Unknown together when the command could not answer. `momentary` values keep no history.
+    keys) that become Unknown together when the command could not answer. `momentary` values keep no history. A `whole_only` source is left
+    out of the many looks of a running rollout, which decide nothing by it.
     """
 
     name: str
@@ -58,16 +59,21 @@ class FactSpec:
     parse: Callable[[RawOutput], Mapping[str, FactValue]]
     provides: tuple[str, ...]
     momentary: bool = False
+    whole_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """All that is known of one node from its last look. `trouble` is set when the node could not be looked at at all."""
+    """All that is known of one node from its last look. `trouble` is set when the node could not be looked at at all.
+
+    `partial`: only some sources were asked; what the others said before still stands, each fact with its own time.
+    """
 
     node: str
     observed_at: datetime
     facts: Mapping[str, Fact]
     trouble: Unknown | None = None
+    partial: bool = False
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""

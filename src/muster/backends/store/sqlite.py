@@ -383,8 +383,12 @@ def _append(on: sa.Connection, chain: str, records: Sequence[Record]) -> None:
 
 
 def _merged(before: NodeFacts | None, look: NodeFacts) -> NodeFacts:
+    if before is not None and look.partial and look.trouble is None:
+        asked = {fact.source for fact in look.facts.values()}
+        others = {path: fact for path, fact in before.facts.items() if fact.source not in asked}
+        return replace(look, facts={**others, **look.facts}, partial=False)
     if look.trouble is None or before is None:
-        return look
+        return replace(look, partial=False)
     seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
     return NodeFacts(look.node, before.observed_at, {**before.facts, **seen}, look.trouble)
 
