@@ -204,6 +204,17 @@ def test_a_drained_node_says_why_by_whom_and_when() -> None:
         assert (node.address, node.gpus, node.features, node.takes_jobs) == ("10.0.0.3", 8, ("h100", "rack1"), False)
 
 
+def test_a_recorded_drain_is_told_alike_by_json_and_by_text() -> None:
+    by_json = _slurm_json.answer((FOLDER / "sinfo-json_22.05.8_drain.json").read_bytes(), "sinfo").nodes
+    by_text = _slurm_text.nodes((FOLDER / "scontrol-show-node_22.05.8_one-line.txt").read_bytes(), "scontrol")
+    told = [
+        [(n.name, n.state, n.flags, n.reason, n.reason_by, n.reason_at, n.partitions) for n in nodes]
+        for nodes in (by_json, by_text)
+    ]
+    assert told[0] == told[1]
+    assert told[0][2][3:5] == ("Xid 79 State=DOWN", "root")
+
+
 def test_a_jobs_own_words_never_pass_for_slurms() -> None:
     content = b"""JobId=5 JobName=x NodeList=gpu[01-99] JobState=COMPLETED UserId=root(0) GroupId=root(0)
    UserId=eve(1001) GroupId=eve(1001) MCS_label=N/A
