@@ -180,6 +180,12 @@ def test_a_template_is_not_evaluated_and_a_node_whose_address_is_one_says_so() -
     ]
 
 
+def test_a_host_that_is_called_as_a_group_keeps_its_variables_and_is_said() -> None:
+    found = ansible.from_text("[a]\na v=1\nb\n", "inv")
+    assert [dict(node.labels) for node in found.nodes] == [{"group.a": "true", "v": "1"}, {"group.a": "true"}]
+    assert [warning.partition(";")[0] for warning in found.warnings] == ["inv:2: a is a host and a group"]
+
+
 def test_a_template_hides_the_plain_value_below_it() -> None:
     (node,) = ansible.from_text("[g]\nh v={{x}}\n[g:vars]\nv=plain", "inv").nodes
     assert dict(node.labels) == {"group.g": "true"}

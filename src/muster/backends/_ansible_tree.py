@@ -268,6 +268,13 @@ def listing(tree: Tree, name: str, beside: Beside = NOTHING_BESIDE) -> Listing:
     resolved = _Resolved(tree, beside)
     if not tree.hosts and not tree.faults:
         tree.fault(name, 1, "names no host")
+    for both in sorted(set(tree.hosts) & set(tree.groups)):
+        file, _, line = tree.hosts[both].line.rpartition(":")
+        tree.warn(
+            file,
+            int(line),
+            f"{both} is a host and a group; Ansible gives the host's variables to the group, Muster to the host",
+        )
     nodes = [_node(tree, host, *resolved.of(host)) for host in tree.hosts.values()]
     if tree.faults:
         found = sorted(set(tree.faults))
