@@ -15,6 +15,7 @@ from muster.control.collect import carried_facts
 from muster.control.collect import collect as collect_nodes
 from muster.control.planning import findings
 from muster.control.site import Site, named
+from muster.health.cause import ASKED as CAUSE_ASKED
 from muster.health.consistency import health_words
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
@@ -173,13 +174,15 @@ def _say_findings(found: tuple[Finding, ...], nodes: int) -> None:
     for each in found:
         say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
         say(f"         on {len(each.nodes)} nodes: {_few(list(each.nodes))}")
+        if each.cause or each.code in CAUSE_ASKED:
+            say(f"         cause: {each.cause or 'the logs do not say'}")
         say(f"         {each.todo}")
 
 
 def _finding(finding: Finding) -> Mapping[str, object]:
     return {
         "code": finding.code, "severity": finding.severity.value, "subject": finding.subject, "nodes": list(finding.nodes),
-        "evidence": finding.evidence, "todo": finding.todo,
+        "evidence": finding.evidence, "todo": finding.todo, "cause": finding.cause,
     }  # fmt: skip
 
 
