@@ -12,7 +12,8 @@ import sys
 from muster.knowledge.loader import load
 from muster.executor import machine, runner
 from muster.executor.phases import Result
-from muster.health.consistency import Subject, check
+from muster.health.consistency import check
+from muster.health.judgement import Subject
 from muster.model.audit import GENESIS, append
 from muster.model.phase import Event
 from muster.planner import words

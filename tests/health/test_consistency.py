@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.health.consistency import Subject, check, health_words
+from muster.health.consistency import check, health_words
+from muster.health.judgement import Subject
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from tests.support.planning import GOOD, NEW, OLD, PACKAGES, carrying, seen

@@ -8,7 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ANSWERS = """
 from muster.knowledge.loader import load
-from muster.health.consistency import Subject, check
+from muster.health.consistency import check
+from muster.health.judgement import Subject
 from muster.planner.lint import lint
 from muster.planner.propose import propose
 from muster.solver.search import solve

@@ -39,6 +39,14 @@ GOOD: Mapping[str, FactValue] = MappingProxyType(
         "os.version": "12", "module.nvidia.flavour": "open", "module.nvidia.disk_version": OLD,
         "module.nvidia.loaded_version": OLD, "library.libcuda.version": OLD, "lease.held": False, "root_fs.kind": "ext4",
         "holder.pids": (), "packages.manager": "dpkg",
+        "kernel.bootable": ("6.1.0-18-amd64",), "kernel.next_boot": "6.1.0-18-amd64", "kernel[6.1.0-18-amd64].headers": True,
+        "dkms.present": True, f"dkms[nvidia/{OLD}/6.1.0-18-amd64/x86_64].state": "installed",
+        "kernel[6.1.0-18-amd64].nvidia.on_disk": True, "kernel[6.1.0-18-amd64].nvidia.version": OLD,
+        "kernel[6.1.0-18-amd64].nvidia.signer": "none", "secure_boot.enabled": False,
+        "nouveau.loaded": False, "nouveau.blacklisted": True, "nouveau.on_disk": True, "nouveau.initramfs_older": False,
+        "upgrades.automatic": False, "runfile.installed": False, "container.cdi_specs": (),
+        "fabric_manager.present": False, "fabric_manager.version": Unknown("nv-fabricmanager is not installed"), "service.present": (),
+        "transactions.logs": ("apt/history.log",), "transactions.newest": "",
         **{f"package[{name}].version": f"{OLD}-1" for name in PACKAGES},
         **{f"package[{name}].state": "installed" for name in PACKAGES},
         **{f"package[{name}].hold": True for name in PACKAGES},
@@ -61,6 +69,7 @@ def carrying(driver: str) -> Mapping[str, FactValue]:
     """What changes on a node when its whole stack is `driver`."""
     return {
         "module.nvidia.disk_version": driver, "module.nvidia.loaded_version": driver, "library.libcuda.version": driver,
+        "kernel[6.1.0-18-amd64].nvidia.version": driver,
         **{f"package[{name}].version": f"{driver}-1" for name in PACKAGES},
     }  # fmt: skip
 

@@ -20,6 +20,7 @@ from muster.control.planning import findings
 from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
 from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
+from muster.health.cause import ASKED as CAUSE_ASKED
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
@@ -233,13 +234,15 @@ def _say_findings(found: tuple[Finding, ...], nodes: int, *, chosen: bool) -> No
         say(f"{each.severity.value.upper():8} {each.code}  {each.subject}: {each.evidence}")
         if each.nodes:
             say(f"         on {len(each.nodes)} node{'' if len(each.nodes) == 1 else 's'}: {few_names(each.nodes)}")
+        if each.cause or each.code in CAUSE_ASKED:
+            say(f"         cause: {each.cause or 'the logs do not say'}")
         say(f"         {each.todo}")
 
 
 def _finding(finding: Finding) -> Mapping[str, object]:
     return {
         "code": finding.code, "severity": finding.severity.value, "subject": finding.subject, "nodes": list(finding.nodes),
-        "evidence": finding.evidence, "todo": finding.todo,
+        "evidence": finding.evidence, "todo": finding.todo, "cause": finding.cause,
     }  # fmt: skip
 
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from muster.control.site import Site, named
-from muster.health.consistency import Subject, check
+from muster.health.consistency import check
+from muster.health.judgement import Subject
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
 from muster.model.nearest import nearest_versions
 from muster.model.plan import Plan, Waiting, WaitingOn
-from muster.model.policy import DriverPolicy, DriverWish, Policy, Pool, WantVersion
+from muster.model.policy import DriverPolicy, DriverWish, Permission, Policy, Pool, WantVersion
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
 from muster.planner.classes import node_class, unknown_facts
@@ -175,7 +176,13 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
                 answers[key] = _target(solve_for(site, kind, pool))
             target, problem = answers[key]
         name = pool.name if pool is not None else ""
-        found.append(Subject(node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem))
+        found.append(
+            Subject(
+                node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem,
+                hold_kernel=site.policy.holds.kernel,
+                upgrades_forbidden=site.policy.holds.automatic_upgrades is Permission.FORBIDDEN,
+            )
+        )  # fmt: skip
     return tuple(found)
 
 

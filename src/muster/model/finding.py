@@ -15,7 +15,10 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `code` is stable; `nodes` are sorted; `evidence` says what was seen; `todo` what to do."""
+    """One finding. `code` is stable; `nodes` are sorted; `evidence` says what was seen; `todo` what to do.
+
+    `cause` says who brought it about, with the line of the log; empty where the logs do not say, or were not asked.
+    """
 
     code: str
     severity: Severity
@@ -23,3 +26,4 @@ class Finding:
     nodes: tuple[str, ...]
     evidence: str
     todo: str
+    cause: str = ""

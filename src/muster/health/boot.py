@@ -1,0 +1,137 @@
+"""Will the node still have its driver after the next boot? Pure; from facts alone.
+
+A question that makes no difference is not asked: which of two kernels comes next is no matter where both carry the loaded driver.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from muster.health import cause
+from muster.health.judgement import Gap, Question, Seen, Subject, gap
+from muster.model.fact import NodeFacts
+from muster.model.finding import Severity
+
+NEXT = "what the next boot loads"
+_UNSIGNED = "none"
+
+
+def next_boot(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """Each bootable kernel has a module, and the one that comes next has the loaded one."""
+    loaded = facts.text("module.nvidia.loaded_version") or facts.text("module.nvidia.disk_version")
+    kernels = facts.value("kernel.bootable")
+    if loaded is None:
+        return  # a node without a driver, or `stack-unknown` has said so
+    if not isinstance(kernels, tuple):
+        yield gap(NEXT, kernels)
+        return
+    on_disk = {kernel: facts.value(f"kernel[{kernel}].nvidia.on_disk") for kernel in kernels}
+    unread = [value for value in on_disk.values() if not isinstance(value, bool)]
+    if unread:
+        yield gap(NEXT, unread[0])
+    coming = facts.value("kernel.next_boot")
+    missing = [kernel for kernel, there in on_disk.items() if there is False and kernel != coming]
+    if missing:
+        yield Seen(
+            "module-missing", Severity.WARNING, "boot", f"no nvidia module on disk for {', '.join(missing)}: booted, it has no GPUs",
+            "install its headers, then: dkms autoinstall -k KERNEL; or remove the kernel", cause.installed(facts, f"linux-image-{missing[-1]}"),
+        )  # fmt: skip
+    if isinstance(coming, str) and coming in on_disk:
+        yield from _coming(facts, coming, loaded)
+    elif not unread and not _all_carry(facts, kernels, loaded):
+        yield gap(NEXT, coming)
+
+
+def _coming(facts: NodeFacts, kernel: str, loaded: str) -> Iterator[Seen]:
+    version = facts.text(f"kernel[{kernel}].nvidia.version")
+    running = facts.text("kernel.running")
+    if facts.value(f"kernel[{kernel}].nvidia.on_disk") is False:
+        words = f"{kernel} boots next and has no nvidia module: the GPUs will be gone"
+    elif version is not None and version != loaded and kernel != running:
+        words = f"{kernel} boots next with {version}; {loaded} is loaded"
+    else:
+        return  # of the running kernel `loaded-is-not-on-disk` speaks
+    yield Seen(
+        "next-boot-differs", Severity.ERROR, "boot", words, "install its headers, then: dkms autoinstall -k KERNEL; do not reboot before",
+        cause.installed(facts, f"linux-image-{kernel}"),
+    )  # fmt: skip
+
+
+def _all_carry(facts: NodeFacts, kernels: Sequence[str], version: str) -> bool:
+    return bool(kernels) and all(facts.text(f"kernel[{kernel}].nvidia.version") == version for kernel in kernels)
+
+
+def headers(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """Where DKMS builds the module, every bootable kernel has its headers."""
+    present, kernels = facts.value("dkms.present"), facts.value("kernel.bootable")
+    if not isinstance(present, bool):
+        yield gap("whether DKMS builds the module", present)
+    if present is not True or not isinstance(kernels, tuple) or not facts.members("dkms"):
+        return
+    there = {kernel: facts.value(f"kernel[{kernel}].headers") for kernel in kernels}
+    lacking = [kernel for kernel, value in there.items() if value is False]
+    if lacking:
+        yield Seen(
+            "headers-missing", Severity.WARNING, "boot", f"no headers for {', '.join(lacking)}: DKMS cannot build the next driver there",
+            "install linux-headers-KERNEL, or remove the kernel",
+        )  # fmt: skip
+    unread = [value for value in there.values() if not isinstance(value, bool)]
+    if unread:
+        yield gap("whether headers are there", unread[0])
+
+
+def signatures(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """Where the firmware checks signatures, the module of each bootable kernel carries one by a key that is known to be enrolled."""
+    enabled = facts.value("secure_boot.enabled")
+    if not isinstance(enabled, bool):
+        yield gap("secure boot", enabled)
+    kernels = facts.value("kernel.bootable")
+    if enabled is not True or not isinstance(kernels, tuple):
+        return
+    enrolled = facts.value("secure_boot.enrolled")
+    known = enrolled if isinstance(enrolled, tuple) else ()
+    signers = {
+        kernel: facts.text(f"kernel[{kernel}].nvidia.signer") for kernel in kernels if not _proved(facts, kernel)
+    }
+    bare = [kernel for kernel, signer in signers.items() if signer == _UNSIGNED]
+    if bare:
+        yield Seen(
+            "module-unsigned", Severity.WARNING, "boot", f"secure boot is on, and the module for {', '.join(bare)} carries no signature",
+            "sign it with an enrolled key, or let DKMS sign (mok_signing_key)",
+        )  # fmt: skip
+    strange = sorted({signer for signer in signers.values() if signer and signer != _UNSIGNED and signer not in known})
+    if strange:
+        # The distribution's own key is built into its kernel and stands in no list that can be read here.
+        words = f"secure boot is on; whether the key {', '.join(strange)} is accepted is unknown"
+        yield Seen("signing-key-unknown", Severity.UNKNOWN, "boot", words, "on the node: mokutil --test-key KEY.der")
+
+
+def _proved(facts: NodeFacts, kernel: str) -> bool:
+    """Whether this kernel has loaded this very module already: better evidence than any list of keys."""
+    loaded = facts.text("module.nvidia.loaded_version")
+    return (
+        kernel == facts.text("kernel.running")
+        and loaded is not None
+        and loaded == facts.text(f"kernel[{kernel}].nvidia.version")
+    )
+
+
+def nouveau(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """The free driver does not hold the GPUs and cannot take them at the next boot."""
+    loaded, blacklisted = facts.value("nouveau.loaded"), facts.value("nouveau.blacklisted")
+    on_disk, older = facts.value("nouveau.on_disk"), facts.value("nouveau.initramfs_older")
+    todo = "keep it out in /etc/modprobe.d (blacklist nouveau), then make the initramfs anew"
+    if loaded is True:
+        yield Seen(
+            "nouveau-loaded", Severity.ERROR, "nouveau", "nouveau is loaded: the driver cannot take the GPUs", todo
+        )
+    elif loaded is not False:
+        yield gap("nouveau", loaded)
+    elif blacklisted is False and on_disk is True:
+        yield Seen("nouveau-can-return", Severity.WARNING, "nouveau", "nothing keeps nouveau from being loaded", todo)
+    elif blacklisted is True and older is True and on_disk is True:
+        words = "the initramfs is older than the settings that keep nouveau out"
+        yield Seen("nouveau-can-return", Severity.WARNING, "nouveau", words, todo)
+    elif blacklisted is not True and on_disk is not False:
+        yield gap("nouveau", on_disk if blacklisted is False else blacklisted)
+
+
+QUESTIONS: tuple[Question, ...] = (next_boot, headers, signatures, nouveau)
