@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from muster.backends.packages.apt import BACKEND
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import observe
@@ -61,3 +63,24 @@ def test_a_folder_name_with_a_blank_is_no_obstacle(tmp_path: Path) -> None:
     ran = fleet.run("gpu01", "sh -s", stdin=BACKEND.restore(OLD, KEEP))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert fleet.truth()[0].is_whole
+
+
+@pytest.mark.parametrize("whole_others", [True, False])
+def test_a_package_that_was_cut_off_in_mid_unpack_is_put_back_whole(
+    fleet: LoopbackFleet, node: str, *, whole_others: bool
+) -> None:
+    prepare(fleet, node, NEW)
+    if not whole_others:
+        ran = fleet.run(node, "sh -s", stdin=BACKEND.install(NEW))
+        assert ran.exit_status == 0, ran.stdout + ran.stderr
+    # What dpkg writes before it unpacks, and what stands there when the power goes before it is done.
+    status = fleet.node_root(node) / "var/lib/dpkg/status"
+    head, name, rest = status.read_text(encoding="utf-8").partition("Package: nvidia-driver-cuda\n")
+    _, stands, after = rest.partition("Status: ")
+    cut = "install reinstreq half-installed\n" + after.partition("\n")[2]
+    status.write_text(head + name + rest[: rest.index("Status: ")] + stands + cut, encoding="utf-8")
+    assert observe(fleet.node_root(node)).broken == ("nvidia-driver-cuda",)
+    ran = fleet.run(node, "sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert observe(fleet.node_root(node)).broken == ()
+    assert observe(fleet.node_root(node)).library == "570.195.03"

@@ -157,12 +157,11 @@ class Apt:
             + _OWN
             + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
             + f"own {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
-            + "rc=$?\n"
-            + "if [ $rc != 0 ]; then\n"
-            + "  set --\n"
+            # Whatever apt says: a package that was cut off in mid-unpack has its old version for apt, and is not whole.
+            + "dpkg --configure -a\nset --\n"
             + "".join(_needed(pin) for pin in back)
-            + '  [ $# = 0 ] || forced_by_dpkg "$@"\n  rc=$?\n'
-            + "fi\n"
+            + "rc=0\n"
+            + '[ $# = 0 ] || forced_by_dpkg "$@" || rc=$?\n'
             + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
             + "state=$keep/state\n"
             + _RESTORE_ETC
