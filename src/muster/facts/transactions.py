@@ -72,6 +72,9 @@ _ENTRY = re.compile(
 )
 _NAME = re.compile(r"([a-z0-9][a-z0-9+.-]{0,120})(?::[a-z0-9-]{1,20})?")
 _PLACE = re.compile(r"[a-z0-9./-]{1,80}:\d{1,9}")
+_UNATTENDED = re.compile(r"(?:\S{0,80}python3?\S{0,10} )?(?:/\S{0,80}/)?unattended-upgrades?(?: |$)")
+"""The program itself; not somebody who installs the package of that name."""
+
 _NONE = "<none>"
 
 
@@ -135,7 +138,7 @@ def _apt(row: list[str]) -> _Transaction | None:
     if not entries:
         return None
     end = row[3] if _TIME.fullmatch(row[3]) else ""
-    who = "unattended-upgrades" if "unattended-upgrade" in row[4] else row[5].strip() or "root"
+    who = "unattended-upgrades" if _UNATTENDED.match(row[4]) else row[5].strip() or "root"
     first = f"{entries[0][1]}: {entries[0][2]} ({entries[0][3]})"
     packages = tuple(_change(each[1], each[2], each[3]) for each in entries[:40])
     return _Transaction(row[2], end, who, row[4].strip(), packages, f"{row[1]}: {first}")

@@ -4,7 +4,7 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
 
@@ -74,6 +74,7 @@ class NodeFacts:
     facts: Mapping[str, Fact]
     trouble: Unknown | None = None
     partial: bool = False
+    _lists: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
@@ -88,12 +89,24 @@ class NodeFacts:
 
     def members(self, kind: str) -> tuple[str, ...]:
         """The keys of `kind[<key>]...` paths, sorted. `*` is no key: it stands for a list that could not be read (see `unread`)."""
-        keys = {p[len(kind) + 1 : p.index("]")] for p in self.facts if p.startswith(kind + "[") and "]" in p}
-        return tuple(sorted(keys - {"*"}))
+        return tuple(key for key in self._keys_of(kind) if key != "*")
 
     def unread(self, kind: str) -> str | None:
         """Why the list `kind[...]` could not be read; None when it was read, be it empty."""
-        for path, fact in self.facts.items():
-            if path.startswith(f"{kind}[*]") and isinstance(fact.value, Unknown):
-                return fact.value.why
+        if "*" in self._keys_of(kind):
+            for path, fact in self.facts.items():
+                if path.startswith(f"{kind}[*]") and isinstance(fact.value, Unknown):
+                    return fact.value.why
         return None if self.facts else (self.trouble or Unknown("not collected")).why
+
+    def _keys_of(self, kind: str) -> tuple[str, ...]:
+        # A check asks a dozen times what lists there are, and a node has hundreds of facts: they are gone through once.
+        if not self._lists:
+            lists: dict[str, dict[str, None]] = {"": {}}
+            for path in self.facts:
+                name, bracket, rest = path.partition("[")
+                key, end, _ = rest.partition("]")
+                if bracket and end:
+                    lists.setdefault(name, {})[key] = None
+            self._lists.update({name: tuple(sorted(keys)) for name, keys in lists.items()})
+        return self._lists.get(kind, ())
