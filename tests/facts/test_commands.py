@@ -141,7 +141,7 @@ def test_of_all_transactions_those_that_touched_the_driver_are_sent_also_from_th
     )
     assert log.splitlines()[9 - 1] == night
     assert found["transaction[2026-11-01T06:00:00].by"] == "alice (1000)"
-    assert str(found["transaction[2026-11-01T06:00:00].line"]).startswith("apt/history.log.1.gz:4: ")
+    assert str(found["transaction[2026-11-01T06:00:00].line"]).startswith("apt/history.log.1.gz:5: ")
 
 
 def test_a_log_of_years_is_read_to_its_end_and_the_newest_are_sent(tmp_path: Path) -> None:
