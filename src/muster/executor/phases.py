@@ -247,13 +247,20 @@ async def reboot(scene: Scene) -> Result:
 
 
 async def verify(scene: Scene) -> Result:
-    facts = await scene.session.look()
-    if isinstance(facts, Unreachable):
-        return _away(facts)
-    wrong = (*unmet(scene.step.done_when, facts), *(f"{n} is half-installed" for n in scene.manager.broken(facts)))
+    wrong = await _not_as(scene, scene.step.done_when)
+    if isinstance(wrong, Result):
+        return wrong
     if wrong:
         return _driver_failed(scene, "; ".join(wrong))
     return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}")
+
+
+async def _not_as(scene: Scene, expected: tuple[Expectation, ...]) -> tuple[str, ...] | Result:
+    """What of the node's stack is not as expected or not whole, now; or that the node is away."""
+    facts = await scene.session.look()
+    if isinstance(facts, Unreachable):
+        return _away(facts)
+    return (*unmet(expected, facts), *(f"{name} is half-installed" for name in scene.manager.broken(facts)))
 
 
 async def validate(scene: Scene) -> Result:
@@ -328,10 +335,9 @@ async def rollback_reboot(scene: Scene) -> Result:
 
 
 async def rollback_verify(scene: Scene) -> Result:
-    facts = await scene.session.look()
-    if isinstance(facts, Unreachable):
-        return _away(facts)
-    wrong = (*unmet(scene.step.expects, facts), *(f"{n} is half-installed" for n in scene.manager.broken(facts)))
+    wrong = await _not_as(scene, scene.step.expects)
+    if isinstance(wrong, Result):
+        return wrong
     if wrong:
         return Result(Event.FAILED, "after the way back: " + "; ".join(wrong))
     return Result(Event.PASSED, f"every member of the stack says {scene.step.from_driver} again")
