@@ -51,6 +51,8 @@ class Benchmark:
     others: tuple[Peer, ...] = ()
     runs: int = RUNS_SHORT
     bar: float | None = None
+    full: Callable[[], Sample] | None = None
+    """The whole of what `sample` takes a part of; once, without a warm-up, where --full asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +78,17 @@ class CommandFailedError(Exception):
 
 
 def measure(benchmark: Benchmark, machine: str) -> Line:
-    """Take `benchmark.runs` samples of ours and of each peer present, in turns, after a first that is thrown away."""
+    """Take `benchmark.runs` samples of ours and of each peer present, in turns, after a first that is thrown away.
+
+    With `runs` 0 there is one sample of each, and none is thrown away.
+    """
     peers = [p for p in (benchmark.peer, *benchmark.others) if p is not None]
     takers = {"": benchmark.sample} | {p.name: p.sample for p in peers if p.sample is not None}
     taken: dict[str, list[Sample]] = {name: [] for name in takers}
     for turn in range(benchmark.runs + 1):
         for name, take in takers.items():
             sample = take()
-            if turn:
+            if turn or not benchmark.runs:
                 taken[name].append(sample)
     ours = taken[""]
     value = _median(s.value for s in ours)
@@ -97,7 +102,7 @@ def measure(benchmark: Benchmark, machine: str) -> Line:
         peer=peer.name if peer else None,
         peer_value=peer_value,
         ratio=round(value / peer_value, 2) if peer_value else None,
-        runs=benchmark.runs,
+        runs=max(1, benchmark.runs),
         machine=machine,
         wall_s=_median(s.wall_s for s in ours),
         cpu_s=_median(s.cpu_s for s in ours),

@@ -13,12 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from muster.backends import _codec
 from muster.backends.store.sqlite import SCHEMA_VERSION, open_store
 from muster.model import audit
 from muster.model.errors import StoreBroken, StoreTooNew
+from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.ports import Store
 from tests.support.processes import python
-from tests.support.values import inline, look, plan, record, rollout, run
+from tests.support.values import inline, later, look, plan, record, rollout, run
 
 WORKER = "tests.support.store_worker"
 NOBODY = 65534
@@ -187,8 +189,8 @@ def test_a_plan_that_was_changed_is_named(path: str) -> None:
         ("UPDATE runs SET wake_at = 'tomorrow'", "run run-rollout-1-n1"),
         ("UPDATE runs SET notes = '[]'", "run run-rollout-1-n1"),
         ("UPDATE rollouts SET state = 'fine'", "rollout rollout-1"),
-        ("UPDATE facts SET body = '[1]'", "facts of n1"),
-        ("UPDATE facts SET body = '{\"node\":'", "facts of n1"),
+        ("UPDATE fact_looks SET parts = '[1]'", "facts of n1"),
+        ("UPDATE fact_looks SET observed_at = 'then'", "facts of n1"),
         ("UPDATE audit SET body = '{'", "audit entry 1 of rollout-1"),
     ],
 )
@@ -368,3 +370,81 @@ def test_a_process_killed_while_writing_leaves_what_it_said_and_a_whole_chain(pa
         assert now.claim == kill + 1
         assert [entry.record.body.get("attempt") for entry in entries[1:]] == list(range(1, now.attempt + 1))
         assert audit.faults(entries, head=entries[-1].hash) == ()
+
+
+def test_a_part_of_a_look_that_was_changed_is_named_when_it_is_read(path: str) -> None:
+    store = begun(path)
+    inline(store.save_facts([look("n1", driver="570", temperature=40)]))
+    sql(path, "UPDATE fact_parts SET body = '[1'")
+    (facts,) = inline(store.facts())
+    with pytest.raises(StoreBroken, match="a part of a look was changed outside Muster"):
+        facts.text("driver")
+    with pytest.raises(StoreBroken, match="a part of a look"):
+        inline(store.history("n1"))
+
+
+# What was seen, as rows
+
+
+def rows(path: str, query: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(path)) as on:
+        return on.execute(query).fetchall()
+
+
+def test_what_many_nodes_show_is_kept_once_and_what_none_shows_any_more_is_not_kept(path: str) -> None:
+    store = begun(path)
+    inline(store.save_facts([look(f"n{at}", driver="570") for at in range(9)]))
+    assert rows(path, "SELECT count(*), sum(refs) FROM fact_parts") == [(1, 18)]
+    for at, driver in enumerate(("580", "590", "580"), start=1):
+        inline(store.save_facts([look("n1", at, driver=driver)]))
+    assert rows(path, "SELECT count(*) FROM fact_parts") == [(2,)]
+    assert [fact.value for fact in inline(store.history("n1"))] == ["570", "580", "590", "580"]
+    assert [facts.text("driver") for facts in inline(store.facts())] == ["570", "580"] + ["570"] * 7
+
+
+def test_two_looks_at_one_node_in_one_save_are_two(path: str) -> None:
+    store = begun(path)
+    inline(
+        store.save_facts([look("n1", 0, a="1", b="x"), look("n1", 1, a=Unknown("late")), look("n1", 2, a="1", b="y")])
+    )
+    assert [(fact.path, fact.value) for fact in inline(store.history("n1"))] == [("a", "1"), ("b", "x"), ("b", "y")]
+
+
+def test_members_of_a_list_come_back_in_the_history_under_their_keys(path: str) -> None:
+    store = begun(path)
+
+    def seen(at: float, mode: str) -> NodeFacts:
+        then = later(at)
+        paths = ("gpu[GPU-a].ecc", "gpu[0000:1a:00.0].ecc", "gpu[].ecc", "gpu.count")
+        return NodeFacts("n1", then, {p: Fact(p, mode, "gpu", then) for p in paths})
+
+    inline(store.save_facts([seen(0, "on")]))
+    inline(store.save_facts([seen(1, "off")]))
+    found = [(fact.path, fact.value) for fact in inline(store.history("n1"))]
+    paths = sorted(("gpu[GPU-a].ecc", "gpu[0000:1a:00.0].ecc", "gpu[].ecc", "gpu.count"))
+    assert found == [(p, "on") for p in paths] + [(p, "off") for p in paths]
+
+
+def test_a_store_of_the_first_form_keeps_its_looks_and_its_history(path: str) -> None:
+    seen = look("n1", 60, driver="580", temperature=41, blind=Unknown("no root"))
+    inline(begun(path).close())
+    sql(
+        path,
+        "CREATE TABLE facts (node TEXT PRIMARY KEY, body TEXT NOT NULL)",
+        "CREATE TABLE fact_history (serial INTEGER PRIMARY KEY, node TEXT, path TEXT, value TEXT, source TEXT, observed_at TEXT)",
+        *(f"DROP TABLE {name}" for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE name LIKE 'fact\\_%' ESCAPE '\\' "
+          "AND type = 'table' AND name != 'fact_history'")),
+        f"INSERT INTO facts VALUES ('n1', '{_codec.facts_text(seen)}')",
+        *(
+            f"INSERT INTO fact_history VALUES (NULL, 'n1', 'driver', '\"{value}\"', 'test', '{_codec.text_of(later(at))}')"
+            for at, value in ((0, "570"), (60, "580"))
+        ),
+        "UPDATE meta SET value = '1' WHERE key = 'form'",
+    )  # fmt: skip
+    store = open_store(path)
+    assert inline(store.facts()) == (seen,)
+    past = (Fact("driver", "570", "test", later(0)), Fact("driver", "580", "test", later(60)))
+    assert inline(store.history("n1")) == past
+    inline(store.save_facts([look("n1", 120, driver="590")]))
+    assert inline(store.history("n1")) == (*past, Fact("driver", "590", "test", later(120)))
+    assert rows(path, "SELECT value FROM meta WHERE key = 'form'") == [(str(SCHEMA_VERSION),)]

@@ -80,4 +80,4 @@ def test_a_command_that_fails_gives_no_figure(capsys: pytest.CaptureFixture[str]
 def test_every_benchmark_in_the_tree_is_found_by_its_name() -> None:
     found = discover()
     assert "help-cpu" in found
-    assert all(benchmark.runs >= RUNS_SHORT and benchmark.about for benchmark in found.values())
+    assert all(benchmark.runs >= 1 and benchmark.about for benchmark in found.values())

@@ -9,6 +9,7 @@ from muster.health.judgement import Subject
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
+from muster.model.memo import Remembered
 from muster.model.nearest import nearest_versions
 from muster.model.plan import Plan, Waiting, WaitingOn
 from muster.model.policy import DriverPolicy, DriverWish, Permission, Policy, Pool, WantVersion
@@ -135,12 +136,14 @@ async def why(site: Site, target: str, *, driver: str | None) -> tuple[Why, ...]
     return tuple(_one_why(site, policy, key, tuple(members)) for key, members in grouped.items())
 
 
-def _kind(site: Site, facts: NodeFacts | None) -> NodeClass | str:
+def _kind(
+    site: Site, facts: NodeFacts | None, alike: Remembered[str, NodeClass | None] | None = None
+) -> NodeClass | str:
     if facts is None:
         return "was never looked at: run `muster collect`"
     if facts.trouble is not None:
         return f"could not be looked at: {facts.trouble.why}"
-    kind = node_class(facts, site.managers.values())
+    kind = alike(facts, "") if alike is not None else node_class(facts, site.managers.values())
     return kind if kind is not None else "unknown: " + (", ".join(unknown_facts(facts)) or "its package manager")
 
 
@@ -166,9 +169,10 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
     placings = await site.placings(facts)
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     found: list[Subject] = []
+    alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
-        kind = _kind(site, facts.get(node.name))
+        kind = _kind(site, facts.get(node.name), alike)
         target, problem = None, ""
         if pool is not None and pool.driver is not None and not isinstance(kind, str):
             key = (kind, pool.name)

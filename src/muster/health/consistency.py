@@ -4,7 +4,8 @@ Every node is judged on every question: a question whose facts are missing gives
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from muster.health import boot, cause, companions
@@ -12,6 +13,7 @@ from muster.health.identity import one_machine
 from muster.health.judgement import Gap, Question, Seen, Subject, upstream
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
+from muster.model.memo import Remembered
 from muster.model.stack import BROKEN_STATES
 
 STALE_AFTER_S = 24 * 3600
@@ -21,8 +23,9 @@ STALE_AFTER_S = 24 * 3600
 def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     """All findings, the worst first, nodes with the same finding put together."""
     grouped: dict[Seen, list[tuple[str, str]]] = {}
+    ask = Remembered(_ask)
     for subject in subjects:
-        for seen in _judge(subject, now):
+        for seen in _judge(subject, now, ask):
             grouped.setdefault(seen, []).append((subject.node, seen.cause))
     findings = [
         Finding(s.code, s.severity, s.subject, tuple(sorted(n for n, _ in by)), s.evidence, s.todo, cause.together(by))
@@ -41,7 +44,25 @@ def _fresh(subject: Subject, now: datetime) -> bool:
     return facts is not None and facts.trouble is None and now - facts.observed_at <= timedelta(seconds=STALE_AFTER_S)
 
 
-def _judge(subject: Subject, now: datetime) -> Iterator[Seen]:
+def _ask(facts: NodeFacts, subject: Subject) -> tuple[Seen, ...]:
+    """What the questions find in `facts`. `subject` is without its node and facts, so that nodes that look alike are judged once: no question
+    may ask when something was seen, or on which node.
+    """
+    found: list[Seen] = []
+    gaps: dict[str, list[str]] = {}
+    for question in _QUESTIONS:
+        for said in question(subject, facts):
+            if isinstance(said, Seen):
+                found.append(said)
+            else:
+                gaps.setdefault(said.why, []).append(said.what)
+    for why, whats in gaps.items():
+        words = f"{', '.join(dict.fromkeys(whats))}: unknown: {why}"
+        found.append(Seen("not-judged", Severity.UNKNOWN, "node", words, "run: muster collect; muster nodes show NODE"))
+    return tuple(found)
+
+
+def _judge(subject: Subject, now: datetime, ask: Callable[[NodeFacts, Subject], tuple[Seen, ...]]) -> Iterator[Seen]:
     facts = subject.facts
     if facts is None:
         yield Seen("never-seen", Severity.UNKNOWN, "node", "was never looked at", "run: muster collect")
@@ -54,16 +75,7 @@ def _judge(subject: Subject, now: datetime) -> Iterator[Seen]:
     if now - facts.observed_at > timedelta(seconds=STALE_AFTER_S):
         seen = f"last seen {facts.observed_at:%Y-%m-%d %H:%M} UTC"
         yield Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect")
-    gaps: dict[str, list[str]] = {}
-    for question in _QUESTIONS:
-        for said in question(subject, facts):
-            if isinstance(said, Seen):
-                yield said
-            else:
-                gaps.setdefault(said.why, []).append(said.what)
-    for why, whats in gaps.items():
-        words = f"{', '.join(dict.fromkeys(whats))}: unknown: {why}"
-        yield Seen("not-judged", Severity.UNKNOWN, "node", words, "run: muster collect; muster nodes show NODE")
+    yield from ask(facts, replace(subject, node="", facts=None))
 
 
 def _stack(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:

@@ -3,7 +3,8 @@
 A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members by a stable key (`gpu[GPU-1f..].ecc.mode`).
 """
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeAlias
@@ -62,6 +63,29 @@ class FactSpec:
     whole_only: bool = False
 
 
+class ByKind(Mapping[str, Fact]):
+    """Facts that know their paths by kind: the word before the first bracket (`package` of `package[x].hold`), empty for a path without one."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def paths_of(self, kind: str) -> tuple[str, ...]:
+        """The paths of this kind."""
+
+    @abstractmethod
+    def token(self, kind: str) -> Hashable:
+        """Equal for two nodes only when all their facts of this kind have equal values."""
+
+    @abstractmethod
+    def __bool__(self) -> bool:
+        """Whether there is any fact."""
+
+
+def kind_of(path: str) -> str:
+    """The kind of a path; empty when it is no list member's."""
+    return path.partition("[")[0] if "[" in path else ""
+
+
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """All that is known of one node from its last look. `trouble` is set when the node could not be looked at at all.
@@ -78,9 +102,8 @@ class NodeFacts:
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
-        if path in self.facts:
-            return self.facts[path].value
-        return self.trouble or Unknown("not collected")
+        fact = self.facts.get(path)
+        return fact.value if fact is not None else self.trouble or Unknown("not collected")
 
     def text(self, path: str) -> str | None:
         """The value at `path` when it is a text, else None."""
@@ -94,19 +117,28 @@ class NodeFacts:
     def unread(self, kind: str) -> str | None:
         """Why the list `kind[...]` could not be read; None when it was read, be it empty."""
         if "*" in self._keys_of(kind):
-            for path, fact in self.facts.items():
-                if path.startswith(f"{kind}[*]") and isinstance(fact.value, Unknown):
-                    return fact.value.why
+            for path in self.facts.paths_of(kind) if isinstance(self.facts, ByKind) else self.facts:
+                value = self.facts[path].value if path.startswith(f"{kind}[*]") else None
+                if isinstance(value, Unknown):
+                    return value.why
         return None if self.facts else (self.trouble or Unknown("not collected")).why
 
     def _keys_of(self, kind: str) -> tuple[str, ...]:
         # A check asks a dozen times what lists there are, and a node has hundreds of facts: they are gone through once.
-        if not self._lists:
-            lists: dict[str, dict[str, None]] = {"": {}}
-            for path in self.facts:
-                name, bracket, rest = path.partition("[")
-                key, end, _ = rest.partition("]")
-                if bracket and end:
-                    lists.setdefault(name, {})[key] = None
-            self._lists.update({name: tuple(sorted(keys)) for name, keys in lists.items()})
+        if isinstance(self.facts, ByKind):
+            if kind not in self._lists:
+                self._lists[kind] = _keys(self.facts.paths_of(kind)).get(kind, ())
+        elif not self._lists:
+            self._lists.update({"": (), **_keys(self.facts)})
         return self._lists.get(kind, ())
+
+
+def _keys(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """The sorted keys of each list in these paths."""
+    lists: dict[str, dict[str, None]] = {}
+    for path in paths:
+        name, bracket, rest = path.partition("[")
+        key, end, _ = rest.partition("]")
+        if bracket and end:
+            lists.setdefault(name, {})[key] = None
+    return {name: tuple(sorted(keys)) for name, keys in lists.items()}

@@ -21,25 +21,22 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.pool import NullPool
 
 import muster
-from muster.backends import _codec
+from muster.backends import _codec, _looks
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
 from muster.model.errors import ClaimLost, StoreBroken, StoreTooNew, UnknownName
-from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
+from muster.model.fact import Fact, NodeFacts
 from muster.model.node import Node
 from muster.model.plan import Plan, plan_body
 from muster.model.run import Rollout, RolloutState, Run
 from muster.ports import Store
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """The form of the tables below. Whoever changes it adds the way from the version before to `_MIGRATIONS`."""
 
 BUSY_S = 10.0
 """How long a writer waits for another process's transaction. Ours last milliseconds; longer than this, somebody is stuck and a person must
 look. It holds up our event loop, so it is not longer."""
-
-_MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {}
-"""Schema version -> what brings it to the next one, inside the transaction that opens the store."""
 
 _WAL_TRIES, _WAL_PAUSE_S = 100, 0.05
 """Switching a new file to WAL asks for the whole file and does not wait like a transaction does; so we try for five seconds."""
@@ -74,11 +71,6 @@ _META = sa.Table("meta", _TABLES, _key("key"), _text("value"))
 _NODES = sa.Table(
     "nodes", _TABLES, _key("name"), _text("address"), sa.Column("port", sa.Integer), sa.Column("user", sa.Text), _text("labels"),
     _text("source"),
-)  # fmt: skip
-_FACTS = sa.Table("facts", _TABLES, _key("node"), _text("body"))
-_HISTORY = sa.Table(
-    "fact_history", _TABLES, _serial(), _text("node"), _text("path"), _text("value"), _text("source"), _text("observed_at"),
-    sa.Index("fact_history_by_path", "node", "path"),
 )  # fmt: skip
 _PLANS = sa.Table("plans", _TABLES, _serial(), _text("plan_id", unique=True), _text("body"))
 _APPROVALS = sa.Table(
@@ -157,40 +149,15 @@ class _SqliteStore:
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
         with self._write() as on:
-            for look in facts:
-                before = self._facts_of(on, look.node)
-                kept = _merged(before, look)
-                changes = [fact for fact in _candidates(before, look) if self._is_news(on, look.node, fact)]
-                if changes:
-                    on.execute(sa.insert(_HISTORY), [_history_row(look.node, fact) for fact in changes])
-                body = _codec.facts_text(kept)
-                on.execute(
-                    insert(_FACTS).on_conflict_do_update(index_elements=["node"], set_={"body": body}),
-                    {"node": look.node, "body": body},
-                )
-
-    def _facts_of(self, on: sa.Connection, node: str) -> NodeFacts | None:
-        body = on.execute(sa.select(_FACTS.c.body).where(_FACTS.c.node == node)).scalar_one_or_none()
-        return None if body is None else self._decoded(f"the facts of {node}", _codec.facts_from, body)
-
-    def _is_news(self, on: sa.Connection, node: str, fact: Fact) -> bool:
-        last = on.execute(
-            sa.select(_HISTORY.c.value)
-            .where(_HISTORY.c.node == node, _HISTORY.c.path == fact.path)
-            .order_by(_HISTORY.c.serial.desc())
-            .limit(1)
-        ).scalar_one_or_none()
-        return last != _codec.json_of(_codec.value_json(fact.value))
+            _looks.save(_raw(on), facts, self._changed)
 
     async def facts(self) -> tuple[NodeFacts, ...]:
         with self._read() as on:
-            rows = on.execute(sa.select(_FACTS).order_by(_FACTS.c.node)).all()
-        return tuple(self._decoded(f"the facts of {row.node}", _codec.facts_from, row.body) for row in rows)
+            return _looks.load(_raw(on), self._changed)
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
-            rows = on.execute(sa.select(_HISTORY).where(_HISTORY.c.node == node).order_by(_HISTORY.c.serial)).all()
-        return tuple(self._decoded(f"the history of {node}", _history_fact, row) for row in rows)
+            return _looks.history(_raw(on), node, self._changed)
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         with self._write() as on:
@@ -333,10 +300,13 @@ class _SqliteStore:
         try:
             return decode(stored)
         except (ValueError, TypeError) as error:
-            raise StoreBroken(
-                f"{self._path}: {what} was changed outside Muster: {error}",
-                hint="restore the store from a backup, or find out who wrote to it",
-            ) from error
+            raise self._changed(what, error) from error
+
+    def _changed(self, what: str, error: Exception) -> StoreBroken:
+        return StoreBroken(
+            f"{self._path}: {what} was changed outside Muster: {error}",
+            hint="restore the store from a backup, or find out who wrote to it",
+        )
 
     def _write(self) -> AbstractContextManager[sa.Connection]:
         # IMMEDIATE: the writer's turn is taken, and waited for, at the beginning; a reader that becomes a writer could only fail.
@@ -354,6 +324,8 @@ def _turn(path: str, connection: sa.Connection, begin: str) -> Iterator[sa.Conne
     try:
         with connection.execution_options(muster_begin=begin).begin():
             yield connection
+    except sqlite3.Error as error:
+        raise _broken(path, error) from error
     except sa.exc.DBAPIError as error:
         raise _broken(path, error.orig or error) from error
 
@@ -382,40 +354,37 @@ def _append(on: sa.Connection, chain: str, records: Sequence[Record]) -> None:
         prev = entry.hash
 
 
-def _merged(before: NodeFacts | None, look: NodeFacts) -> NodeFacts:
-    if before is not None and look.partial and look.trouble is None:
-        asked = {fact.source for fact in look.facts.values()}
-        others = {path: fact for path, fact in before.facts.items() if fact.source not in asked}
-        return replace(look, facts={**others, **look.facts}, partial=False)
-    if look.trouble is None or before is None:
-        return replace(look, partial=False)
-    seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
-    return NodeFacts(look.node, before.observed_at, {**before.facts, **seen}, look.trouble)
+def _raw(on: sa.Connection) -> sqlite3.Connection:
+    """The driver's own connection, in the transaction of `on`: thousands of looks a round are not worth a statement's compilation each."""
+    raw = on.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    return raw
 
 
-def _candidates(before: NodeFacts | None, look: NodeFacts) -> Iterator[Fact]:
-    # Only what differs from the look before is asked of the history: a fleet that stands still costs no query.
-    old = before.facts if before else {}
-    for path in sorted(look.facts):
-        fact = look.facts[path]
-        same = path in old and _same(old[path].value, fact.value)
-        if not fact.momentary and not isinstance(fact.value, Unknown) and not same:
-            yield fact
+def _facts_into_parts(on: sa.Connection) -> None:
+    """From form 1, which held each node's facts as one text and each change as a row of texts."""
+    raw = _raw(on)
+
+    def broken(what: str, error: Exception) -> StoreBroken:
+        return StoreBroken(f"{what} was changed outside Muster: {error}", hint="restore the store from a backup")
+
+    for node, body in raw.execute("SELECT node, body FROM facts ORDER BY node").fetchall():
+        try:
+            look = _codec.facts_from(body)
+            rows = raw.execute(
+                "SELECT path, value, source, observed_at FROM fact_history WHERE node = ? ORDER BY serial", (node,)
+            ).fetchall()
+            past = [Fact(p, _codec.value_from(json.loads(v)), s, _codec.time_of(at)) for p, v, s, at in rows]
+        except (ValueError, TypeError) as error:
+            raise broken(f"the facts of {node}", error) from error
+        _looks.save(raw, [look], broken)
+        _looks.add_history(raw, node, past)
+    raw.execute("DROP TABLE facts")
+    raw.execute("DROP TABLE fact_history")
 
 
-def _same(one: FactValue, other: FactValue) -> bool:
-    return type(one) is type(other) and one == other  # True == 1 in Python, not in a fact
-
-
-def _history_row(node: str, fact: Fact) -> Mapping[str, object]:
-    return {
-        "node": node, "path": fact.path, "value": _codec.json_of(_codec.value_json(fact.value)), "source": fact.source,
-        "observed_at": _codec.text_of(fact.observed_at),
-    }  # fmt: skip
-
-
-def _history_fact(row: sa.Row[Any]) -> Fact:
-    return Fact(row.path, _codec.value_from(json.loads(row.value)), row.source, _codec.time_of(row.observed_at))
+_MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _facts_into_parts}
+"""Schema version -> what brings it to the next one, inside the transaction that opens the store."""
 
 
 def _connect(path: str, busy_s: float) -> sa.Connection:
@@ -520,6 +489,8 @@ def _write_ahead(raw: Any) -> str:
 
 def _make_tables(path: str, on: sa.Connection) -> None:
     _TABLES.create_all(on)
+    for statement in _looks.TABLES.split(";"):
+        on.exec_driver_sql(statement)
     on.execute(_ADD_META, {"key": _FORM, "value": str(SCHEMA_VERSION)})
     row = on.execute(sa.select(_META.c.value).where(_META.c.key == _FORM)).one_or_none()
     form = _known_form(path, None if row is None else (row.value,))

@@ -1,0 +1,79 @@
+"""GiB of SQLite for thirty days of hourly looks at 10,000 nodes, with 1 % of the lasting facts of every node changed at each look.
+
+The sample looks at every fiftieth node in the first 72 of the 720 hours, and goes on from its growth; `--full` takes the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.fleet import NODES, T0, cpu_sample, looked, outputs
+from bench.harness import Benchmark, Sample
+from muster.backends.store.sqlite import open_store
+from muster.model.fact import NodeFacts
+
+ROUNDS = 720
+EVERY_NODE, EVERY_ROUND = 50, 10
+SETTLED = 12
+"""After so many rounds the pages that every look uses anew are there; from then on the store grows by its history alone."""
+_GIB = 1024**3
+
+
+def _after(before: NodeFacts, number: int, at: int) -> NodeFacts:
+    """The look `at` at a node: one in a hundred of its lasting facts has another value, of the same length or a little longer."""
+    now = T0 + timedelta(hours=at)
+    facts = {}
+    for place, (path, fact) in enumerate(before.facts.items()):
+        is_other = not fact.momentary and (place + 37 * at + 11 * number) % 100 == 0
+        value = f"{str(fact.value)[:-4]}{at:04d}" if is_other and isinstance(fact.value, str) else fact.value
+        value = not value if is_other and isinstance(value, bool) else value
+        facts[path] = replace(fact, observed_at=now, value=value)
+    return NodeFacts(before.node, now, facts)
+
+
+def _size(nodes: int, rounds: int) -> tuple[float, float]:
+    """Bytes after the first rounds, and bytes that each later one added."""
+    with TemporaryDirectory(prefix="muster-bench-") as folder:
+        file = Path(folder) / "muster.db"
+        store = open_store(str(file))
+        known = [looked(number, outputs(number)) for number in range(nodes)]
+        asyncio.run(store.save_facts(known))
+        for at in range(1, rounds):
+            known = [_after(look, number, at) for number, look in enumerate(known)]
+            asyncio.run(store.save_facts(known))
+            if at == SETTLED:
+                settled = _bytes(file)
+        grown = _bytes(file) - settled
+        asyncio.run(store.close())
+        return settled, grown / (rounds - 1 - SETTLED)
+
+
+def _bytes(file: Path) -> float:
+    with closing(sqlite3.connect(file)) as on:
+        on.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return file.stat().st_size
+
+
+def _sample(node_scale: int = EVERY_NODE, round_scale: int = EVERY_ROUND) -> Sample:
+    sizes: list[tuple[float, float]] = []
+    used = cpu_sample(lambda: sizes.append(_size(NODES // node_scale, ROUNDS // round_scale)))
+    settled, a_round = sizes[0]
+    value = (settled + a_round * (ROUNDS - 1 - SETTLED)) * node_scale / _GIB
+    return Sample(value=value, wall_s=used.wall_s, cpu_s=used.cpu_s)
+
+
+BENCHMARK = Benchmark(
+    name="store-30d",
+    about=f"GiB for 720 looks at 10,000 nodes, 1 % changed each (a sample at 1/{EVERY_NODE * EVERY_ROUND}; --full: the whole)",
+    unit="GiB",
+    sample=_sample,
+    runs=1,
+    bar=2,
+    full=lambda: _sample(1, 1),
+)

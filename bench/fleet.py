@@ -1,0 +1,135 @@
+"""A large fleet in memory, for benchmarks: real recorded outputs, with ids of their own on each node. No file, no network, no chance."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from bench.harness import CommandFailedError, Sample
+from muster.backends.store.sqlite import open_store
+from muster.control.bootstrap import fact_specs
+from muster.model.fact import Fact, FactSpec, NodeFacts, RawOutput
+
+NODES = 10_000
+T0 = datetime.now(UTC)
+"""When the first looks were: now, so that no command calls them stale."""
+
+_FIXTURES = Path(__file__).resolve().parents[1] / "tests/fixtures/facts"
+_RECORDED = {
+    "compute_apps": "idle.csv", "disk": "debian12.txt", "dpkg": "debian12_held.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml",
+    "lease": "none.txt", "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt",
+    "system": "debian12.txt", "uptime": "debian12.txt",
+}  # fmt: skip
+"""Source -> the recorded output that stands for it; a source that is not here has none, and its facts are Unknown."""
+
+_VERSION = "580.126.20"
+_STACK = (
+    "nvidia-driver", "nvidia-driver-bin", "nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-kernel-support", "nvidia-modprobe",
+    "nvidia-persistenced", "nvidia-smi", "nvidia-vdpau-driver", "nvidia-opencl-icd", "nvidia-settings", "libcuda1", "libcudadebugger1",
+    "libnvcuvid1", "libnvidia-cfg1", "libnvidia-egl-gbm1", "libnvidia-eglcore", "libnvidia-encode1", "libnvidia-fbc1",
+    "libnvidia-glcore", "libnvidia-glvkspirv", "libnvidia-ml1", "libnvidia-nvvm4", "libnvidia-opticalflow1", "libnvidia-ptxjitcompiler1",
+    "libnvidia-rtcore", "firmware-nvidia-gsp", "nvidia-fabricmanager",
+)  # fmt: skip
+_DPKG = "".join(f"{name}\t{_VERSION}-1\thold\tinstalled\tamd64\n" for name in _STACK)
+_DPKG += "dpkg\t1.21.22\tinstall\tinstalled\tamd64\n"
+
+
+_MODULE = (_FIXTURES / "module" / "loaded-open_550.78.txt").read_text(encoding="utf-8").replace("550.78", _VERSION)
+_POLICY = f"""
+schema: 1
+fleet: bench
+inventory:
+  - ansible: hosts.ini
+pools:
+  train: {{match: {{label.role: train}}, driver: {{want: {_VERSION}}}}}
+"""
+
+
+def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
+    """What node `number` prints at look `at`: its own ids, its own momentary values, and what all nodes share."""
+    base = _base()
+    told = {name: RawOutput(0, text) for name, text in base.items()}
+    gpu = base["gpu"].replace(b"GPU-", b"GPU-%04x" % (number & 0xFFFF))
+    gpu = gpu.replace(b"<serial>", b"<serial>%05d" % number)
+    told["gpu"] = RawOutput(0, gpu.replace(b"<gpu_temp>", b"<gpu_temp>%d" % (at % 9 + 1)))
+    told["machine"] = RawOutput(0, b"%032x\n" % (number + 1))
+    told["system"] = RawOutput(0, base["system"].replace(b"5f0c3b5e", b"%08x" % number))
+    told["uptime"] = RawOutput(0, b"%d.20 9.1\n" % (1000 + number + 3600 * at))
+    return told
+
+
+@cache
+def _base() -> Mapping[str, bytes]:
+    texts = {name: (_FIXTURES / name / file).read_bytes() for name, file in _RECORDED.items()}
+    return {**texts, "dpkg": _DPKG.encode(), "module": _MODULE.encode()}
+
+
+def looked(number: int, told: Mapping[str, RawOutput], at: int = 0) -> NodeFacts:
+    """The facts in these outputs, as a collect makes them."""
+    now = T0 + timedelta(hours=at, milliseconds=number)
+    facts: dict[str, Fact] = {}
+    for spec in _specs():
+        if spec.name in told:
+            for path, value in spec.parse(told[spec.name]).items():
+                facts[path] = Fact(path, value, spec.name, now, spec.momentary)
+    return NodeFacts(name(number), now, facts)
+
+
+@cache
+def _specs() -> tuple[FactSpec, ...]:
+    return fact_specs()
+
+
+def name(number: int) -> str:
+    """The name of a node."""
+    return f"gpu{number:05d}"
+
+
+def cpu_sample(work: Callable[[], object]) -> Sample:
+    """One run of `work` in this process; the value is its CPU seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    used = time.process_time() - cpu
+    return Sample(value=used, wall_s=time.perf_counter() - wall, cpu_s=used)
+
+
+def command_sample(argv: Sequence[str], env: Mapping[str, str], ends: Container[int]) -> Sample:
+    """One run of a command that may end with one of `ends`; the value is its CPU seconds."""
+    began = time.perf_counter()
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **env}
+    ) as child:
+        _pid, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode not in ends:
+        raise CommandFailedError(f"exit {child.returncode}: {' '.join(argv)}")
+    cpu_s = used.ru_utime + used.ru_stime
+    return Sample(value=cpu_s, wall_s=time.perf_counter() - began, cpu_s=cpu_s)
+
+
+@cache
+def filled(nodes: int = NODES) -> Mapping[str, str]:
+    """A site of `nodes` nodes whose looks are stored: the environment of a command that works on it. It goes with this process."""
+    folder = Path(_kept(TemporaryDirectory(prefix="muster-bench-")).name)
+    names = "".join(f"{name(number)} role=train rack=r{number // 32}\n" for number in range(nodes))
+    (folder / "hosts.ini").write_text(f"[train]\n{names}", encoding="utf-8")
+    (folder / "fleet.yaml").write_text(_POLICY, encoding="utf-8")
+    store = open_store(str(folder / "muster.db"))
+    asyncio.run(store.save_facts([looked(number, outputs(number)) for number in range(nodes)]))
+    asyncio.run(store.close())
+    return {"MUSTER_FLEET": str(folder / "fleet.yaml"), "MUSTER_STORE": str(folder / "muster.db")}
+
+
+_FOLDERS: list[TemporaryDirectory[str]] = []
+
+
+def _kept(folder: TemporaryDirectory[str]) -> TemporaryDirectory[str]:
+    _FOLDERS.append(folder)
+    return folder

@@ -1,0 +1,99 @@
+"""Judges nodes that look alike once: ten thousand nodes of a fleet are dozens of cases. Pure.
+
+What a judgement reads of a node's facts is written down while it reads; another node with equal values there gets the same answer unasked. The
+facts' names, times and sources are no part of it, so a judgement that depends on them may not be remembered.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from muster.model.fact import ByKind, Fact, NodeFacts, kind_of
+
+_MOST_SHAPES = 16
+"""So many ways to read are tried for a node before it is judged afresh: a judgement has a few branches, not hundreds."""
+
+K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
+_Shape = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class _Reads(ByKind):
+    """Facts that write down what is asked of them."""
+
+    __slots__ = ("_facts", "all_of_it", "kinds", "plain")
+
+    def __init__(self, facts: ByKind) -> None:
+        self._facts = facts
+        self.plain: dict[str, None] = {}
+        self.kinds: dict[str, None] = {}
+        self.all_of_it = False
+
+    def _read(self, path: str) -> None:
+        kind = kind_of(path)
+        if kind:
+            self.kinds[kind] = None
+        else:
+            self.plain[path] = None
+
+    def __getitem__(self, path: str) -> Fact:
+        self._read(path)
+        return self._facts[path]
+
+    def __contains__(self, path: object) -> bool:
+        self._read(str(path))
+        return path in self._facts
+
+    def __iter__(self) -> Iterator[str]:
+        self.all_of_it = True
+        return iter(self._facts)
+
+    def __len__(self) -> int:
+        self.all_of_it = True
+        return len(self._facts)
+
+    def __bool__(self) -> bool:
+        return bool(self._facts)
+
+    def paths_of(self, kind: str) -> tuple[str, ...]:
+        if not kind:
+            self.all_of_it = True
+        self.kinds[kind] = None
+        return self._facts.paths_of(kind)
+
+    def token(self, kind: str) -> Hashable:
+        self.kinds[kind] = None
+        return self._facts.token(kind)
+
+
+class Remembered(Generic[K, R]):
+    """`judge(facts, key)`, asked once for all nodes that are alike in what it reads. Facts that are no `ByKind` are judged each time."""
+
+    def __init__(self, judge: Callable[[NodeFacts, K], R]) -> None:
+        self._judge = judge
+        self._shapes: dict[K, dict[_Shape, dict[Hashable, R]]] = {}
+
+    def __call__(self, facts: NodeFacts, key: K) -> R:
+        if not isinstance(facts.facts, ByKind):
+            return self._judge(facts, key)
+        shapes = self._shapes.setdefault(key, {})
+        for shape, answers in shapes.items():
+            seen = _seen(facts, facts.facts, shape)
+            if seen in answers:
+                return answers[seen]
+        reads = _Reads(facts.facts)
+        answer = self._judge(replace(facts, facts=reads), key)
+        shape = (tuple(reads.plain), tuple(reads.kinds))
+        if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
+            shapes.setdefault(shape, {})[_seen(facts, facts.facts, shape)] = answer
+        return answer
+
+
+def _seen(facts: NodeFacts, by_kind: ByKind, shape: _Shape) -> Hashable:
+    plain, kinds = shape
+    values = []
+    for path in plain:
+        fact = by_kind.get(path)
+        # True == 1 in Python, not in a fact.
+        values.append(None if fact is None else (fact.value.__class__, fact.value))
+    return facts.trouble, bool(by_kind), tuple(values), tuple(by_kind.token(kind) for kind in kinds)
