@@ -179,6 +179,12 @@ def test_a_changed_audit_row_is_found(bad: Story, tmp_path: Path) -> None:
     assert verified.body["faults"] == ["entry 3: its content was changed"]
 
 
+def test_a_driver_that_failed_on_this_fleet_is_not_planned_again_without_a_word(bad: Story) -> None:
+    again = bad.desk.muster("plan", "--driver", BAD, "--json").body["lint"]
+    assert isinstance(again, list)
+    assert any(note["severity"] == "advice" and "halted here" in note["says"] for note in again)
+
+
 def test_a_good_driver_reaches_every_node_once(good: Ending) -> None:
     assert good.applied.exit_code == 0, good.applied.err
     assert good.applied.body["state"] == "done"

@@ -13,7 +13,7 @@ from muster.control.planning import Why
 from muster.control.planning import plan as make_plan
 from muster.control.planning import why as why_target
 from muster.control.rollouts import approve as approve_plan
-from muster.control.rollouts import summary
+from muster.control.rollouts import past_failures, summary
 from muster.control.site import Site, plan_named
 from muster.knowledge.loader import load
 from muster.model.approval import Approval
@@ -51,7 +51,7 @@ def plan(
     async def work() -> int:
         async with open_site(fleet, store) as site:
             made = await make_plan(site, driver=driver, pool=pool, seed=seed)
-            _show(made, lint(made), (), as_json=as_json)
+            _show(made, (*lint(made), *await past_failures(site, made)), (), as_json=as_json)
             unknown = any(left.on in (WaitingOn.STALE_FACTS, WaitingOn.UNKNOWN_HEALTH) for left in made.left_out)
             return 0 if made.nodes else PARTIAL if unknown else A_NO
 
@@ -87,7 +87,8 @@ def plans_show(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as
     async def work() -> int:
         async with open_site(fleet, store) as site:
             found = await plan_named(site, plan_id)
-            _show(found, lint(found), await site.store.approvals(found.id), as_json=as_json)
+            notes = (*lint(found), *await past_failures(site, found))
+            _show(found, notes, await site.store.approvals(found.id), as_json=as_json)
             return 0
 
     run(work, as_json=as_json)

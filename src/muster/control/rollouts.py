@@ -19,6 +19,22 @@ def fatal(plan: Plan) -> tuple[Note, ...]:
     return tuple(note for note in lint(plan) if note.severity == "fatal")
 
 
+async def past_failures(site: Site, plan: Plan) -> tuple[Note, ...]:
+    """What this fleet has already learnt about the plan's drivers: each rollout to one of them that halted."""
+    targets = {part.step.to_driver for part in plan.nodes}
+    plans = {each.id: each for each in await site.store.plans()}
+    return tuple(
+        Note(
+            "advice",
+            rollout.rollout_id,
+            f"to {plans[rollout.plan_id].target} halted here on {rollout.updated_at:%Y-%m-%d}: {rollout.why}",
+        )
+        for rollout in await site.store.rollouts()
+        if rollout.state is RolloutState.HALTED
+        and targets & {part.step.to_driver for part in plans[rollout.plan_id].nodes}
+    )
+
+
 async def approve(site: Site, plan: Plan, *, by: str, note: str) -> tuple[Approval, ...]:
     """Approve a plan as `by`; all its approvals come back. Raises Refused for a plan that breaks a safety rule or changes nothing."""
     notes = fatal(plan)
