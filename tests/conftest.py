@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Sequence
 
 import pytest
@@ -17,6 +18,10 @@ from hypothesis import HealthCheck, settings
 # No time limits: a busy machine is not a fault. No example database: the checkout may be read-only.
 settings.register_profile("muster", database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("muster")
+
+# A suite that a script started in the background has Ctrl-C switched off, and so would every command that its tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def lab_obstacle(programs: Sequence[str], lab: str, uid: int) -> str | None:
