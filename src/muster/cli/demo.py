@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.output import app, note, run, say
+from muster.cli.output import app, guarded, note, say
 from muster.loopback.demo import Report, demo_folder, run_demo
 
 A_NO = 1
@@ -31,7 +31,7 @@ def demo(
 ) -> None:
     """Show the main job: a mixed fleet, a bad driver that stops itself at its first canary, a good one to the end. Exit 0 when all held."""
 
-    async def work() -> int:
+    def work() -> int:
         tell = note if report is not None and str(report) == "-" else say
         with demo_folder(folder, lambda: Path(tempfile.mkdtemp(prefix="muster-demo-")), shutil.rmtree) as place:
             result = run_demo(place, seed=seed, say=tell)
@@ -45,7 +45,7 @@ def demo(
                 tell(f"report: {report}")
         return 0 if result.is_good else A_NO
 
-    run(work, as_json=False)
+    guarded(work, as_json=False)
 
 
 def _say_report(result: Report, tell: Callable[[str], None]) -> None:

@@ -98,8 +98,13 @@ def _escaped(text: str) -> str:
 
 def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool) -> None:
     """Run a command's coroutine and end with its exit code. An error of our tree becomes its message, hint and exit code."""
+    guarded(lambda: asyncio.run(work()), as_json=as_json)
+
+
+def guarded(work: Callable[[], int], *, as_json: bool) -> None:
+    """Like `run`, for a command that is no coroutine."""
     try:
-        code = asyncio.run(work())
+        code = work()
     except MusterError as error:
         code = tell(error, as_json=as_json)
     except KeyboardInterrupt:

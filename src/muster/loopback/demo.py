@@ -5,8 +5,8 @@ the control plane killed (SIGKILL) in the middle. What it reports is read from t
 hoped for.
 """
 
+import asyncio
 import ctypes
-import json
 import os
 import resource
 import signal
@@ -19,10 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.control.bootstrap import carrier_lock
+from muster.control.bootstrap import carrier_lock, open_site
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import Truth
+from muster.model.audit import Entry
 from muster.model.errors import MusterError
+from muster.model.phase import Phase
+from muster.model.run import Run
 
 BAD, GOOD = "580.119.02", "580.126.20"
 """The driver whose module does not build on the nodes' kernel, and the one that the policy wants."""
@@ -105,21 +108,24 @@ class _Stage:
         self.seed = seed
         self.say = say
 
-    def muster(self, *words: str, expect: int = 0, quiet: bool = False) -> str:
+    def muster(self, *words: str, expect: int = 0) -> str:
         """Run a command as a person would and show it. Raises MusterError when it ends otherwise than `expect`."""
-        if not quiet:
-            self.say(f"\n$ muster {' '.join(words)}")
+        self.say(f"\n$ muster {' '.join(words)}")
         shown: list[str] = []
         for line in self._lines(words, expect):
             shown.append(line)
-            if not quiet and _worth_showing(line):
+            if _worth_showing(line):
                 self.say(f"  {line}")
         return "\n".join(shown)
 
-    def json(self, *words: str, expect: int = 0) -> object:
-        """Run a command with --json, silently; what it answered."""
-        answer: object = json.loads(self.muster(*words, "--json", expect=expect, quiet=True))["data"]
-        return answer
+    def rollout(self, rollout_id: str) -> tuple[tuple[Run, ...], tuple[Entry, ...]]:
+        """The runs of a rollout and its audit log, read from the store."""
+
+        async def read() -> tuple[tuple[Run, ...], tuple[Entry, ...]]:
+            async with open_site(str(self.folder / "fleet.yaml"), str(self.store)) as site:
+                return await site.store.runs(rollout_id), await site.store.audit(rollout_id)
+
+        return asyncio.run(read())
 
     def _lines(self, words: Sequence[str], expect: int) -> Iterator[str]:
         argv = [sys.executable, "-m", "muster", *words]
@@ -142,8 +148,7 @@ class _Stage:
 
     def plan(self, *words: str) -> str:
         """Make a plan, approve it; its id."""
-        self.muster("plan", "--seed", self.seed, *words)
-        plan_id = str(_member(self.json("plans", "show", "last"), "id"))
+        plan_id = _named(self.muster("plan", "--seed", self.seed, *words))
         self.muster("plans", "approve", plan_id, "--note", "demo")
         return plan_id
 
@@ -161,8 +166,7 @@ def _play(stage: _Stage, began: float) -> Report:
     say(f"\n--- Somebody wants {BAD}. Its kernel module does not build on these nodes; nobody knows that yet.")
     stage.muster("why", "train", "--not", BAD)
     bad = stage.plan("--driver", BAD)
-    stage.muster("apply", bad, expect=6)
-    bad_rollout = str(_member(stage.json("rollouts", "show", "last"), "rollout_id"))
+    bad_rollout = _named(stage.muster("apply", bad, expect=6))
     after_bad = fleet.truth()
 
     say(f"\n--- Now {GOOD}, which the policy names. In the middle the control plane is killed.")
@@ -170,8 +174,7 @@ def _play(stage: _Stage, began: float) -> Report:
     good = stage.plan()
     stage.muster("apply", good, "--detach")
     _kill_in_the_middle(stage)
-    stage.muster("apply", good)
-    good_rollout = str(_member(stage.json("rollouts", "show", "last"), "rollout_id"))
+    good_rollout = _named(stage.muster("apply", good))
 
     stage.muster("collect")
     stage.muster("status")
@@ -180,8 +183,8 @@ def _play(stage: _Stage, began: float) -> Report:
         holds = "the chain holds" in stage.muster("audit", "verify", rollout) and holds
     after = fleet.truth()
     exposed = [truth for truth in after_bad if any(change.new.startswith(BAD) for change in truth.transitions)]
-    runs = _member(stage.json("rollouts", "show", bad_rollout), "runs")
-    entries = [*_audit(stage, bad_rollout), *_audit(stage, good_rollout)]
+    bad_runs, bad_entries = stage.rollout(bad_rollout)
+    _, good_entries = stage.rollout(good_rollout)
     fleet.stop()
     return Report(
         nodes=len(fleet.names),
@@ -189,9 +192,9 @@ def _play(stage: _Stage, began: float) -> Report:
         versions_after=_versions(after),
         exposed=len(exposed),
         harmed=sum(not truth.is_whole or truth.lease or truth.loaded == BAD for truth in exposed),
-        rolled_back=sum(_member(run, "phase") == "rolled-back" for run in _items(runs)),
+        rolled_back=sum(run.phase is Phase.ROLLED_BACK for run in bad_runs),
         jobs_killed=sum(truth.jobs_killed for truth in after),
-        unvalidated_in_service=unvalidated(entries, after),
+        unvalidated_in_service=unvalidated((*bad_entries, *good_entries), after),
         transactions_run_twice=sum(truth.run_twice for truth in after),
         control_plane_killed=1,
         audit_holds=holds,
@@ -223,29 +226,27 @@ def _kill_in_the_middle(stage: _Stage) -> None:
     raise MusterError("the rollout was through before its control plane could be killed", hint="run the demo again")
 
 
-def unvalidated(entries: Sequence[Mapping[str, object]], truths: Sequence[Truth]) -> int:
+def unvalidated(entries: Sequence[Entry], truths: Sequence[Truth]) -> int:
     """Nodes that went back into service, or stand in it now, on a driver that was not validated since it was loaded. From the audit log."""
     validated: dict[str, bool] = {}
     bad: set[str] = set()
-    for entry in entries:
-        node, body = str(entry["node"]), entry["body"]
-        if entry["kind"] != "phase" or not isinstance(body, Mapping):
-            continue
-        left, event = body.get("from"), body.get("event")
+    for record in (entry.record for entry in entries if entry.record.kind == "phase"):
+        left, passed = record.body.get("from"), record.body.get("event") == "passed"
         if left in ("apply-required", "rollback-required"):
-            validated[node] = False
-        elif left in ("validate-required", "rollback-validate-required") and event == "passed":
-            validated[node] = True
-        elif left == "return-required" and event == "passed" and not validated.get(node, False):
-            bad.add(node)
+            validated[record.node] = False
+        elif left in ("validate-required", "rollback-validate-required") and passed:
+            validated[record.node] = True
+        elif left == "return-required" and passed and not validated.get(record.node, False):
+            bad.add(record.node)
     bad |= {
         truth.name for truth in truths if not truth.lease and not (validated.get(truth.name, False) and truth.is_whole)
     }
     return len(bad)
 
 
-def _audit(stage: _Stage, rollout: str) -> list[Mapping[str, object]]:
-    return [json.loads(line) for line in stage.muster("audit", "show", rollout, "--json", quiet=True).splitlines()]
+def _named(said: str) -> str:
+    """The plan or rollout that a command's first line names: `plan-...: what of it`."""
+    return said.partition(":")[0]
 
 
 def _versions(truths: Sequence[Truth]) -> Mapping[str, int]:
@@ -255,18 +256,6 @@ def _versions(truths: Sequence[Truth]) -> Mapping[str, int]:
 def _worth_showing(line: str) -> bool:
     """Of a rollout's many lines, those of the canaries' way back and the ends."""
     return " -> " not in line or "rollback" in line or "-> done" in line or "-> rolled-back" in line
-
-
-def _member(value: object, key: str) -> object:
-    if not isinstance(value, Mapping) or key not in value:
-        raise MusterError(f"a command's answer lacks {key!r}")
-    return value[key]
-
-
-def _items(value: object) -> list[object]:
-    if not isinstance(value, list):
-        raise MusterError("a command's answer is no list")
-    return value
 
 
 def _adopt_orphans() -> None:
