@@ -493,7 +493,8 @@ async def _restart(scene: Scene) -> Result:
 async def late_jobs(scene: Scene) -> Result | None:
     """What to do about jobs on a drained node; None when there are none. On a machine without a scheduler nothing keeps a new one away.
 
-    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault.
+    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault; on the way
+    back from a driver that failed it still is.
     """
     jobs = await scene.scheduler.jobs(scene.session.node)
     if isinstance(jobs, Unreachable):
@@ -504,6 +505,8 @@ async def late_jobs(scene: Scene) -> Result | None:
     if scene.waited_s <= _drain_limit_s(scene):
         return waiting(words)
     why = f"given up after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}"
+    if scene.run.notes.get("direction") == "back":
+        return Result(Event.FAILED, why)  # what the way back is for stays its cause, and stays the driver's
     return Result(Event.FAILED, why, notes={"cause": why, "not_the_driver": why, "direction": "back"})
 
 
