@@ -164,7 +164,7 @@ def _grouped(rows: Iterable[list[str]]) -> Iterator[_Transaction]:
     for row in rows:
         groups.setdefault(row[2][:16], []).append(row)
     for group in groups.values():
-        packages = tuple(f"{_NAME.match(row[4])[1]} {row[5]} -> {row[6]}" for row in group)  # type: ignore[index]
+        packages = tuple(f"{row[4].partition(':')[0]} {row[5]} -> {row[6]}" for row in group)
         first = group[0]
         line = f"{first[1]}: {first[3]} {first[4]} {first[5]} {first[6]}"
         yield _Transaction(first[2], group[-1][2], "dpkg, not through apt", "", packages[:40], line)
