@@ -146,7 +146,7 @@ def test_a_power_cut_in_mid_change_leaves_what_dpkg_can_mend(served_fleet: Loopb
     root = served_fleet.node_root("gpu02")
     boot_id = observe(root).boot_id
     served_fleet.set_knob("gpu02", "slow-package", "30")
-    ask(served_fleet, "gpu02", "setsid apt-get install -y nvidia-driver-cuda=580.126.20-1 >tmp/out 2>&1 &")
+    ask(served_fleet, "gpu02", ": >tmp/out; setsid apt-get install -y nvidia-driver-cuda=580.126.20-1 >>tmp/out 2>&1 &")
     until(lambda: "DKMS files" in (root / "tmp/out").read_text(encoding="utf-8"))
     served_fleet.power_cut("gpu02")
     until(lambda: observe(root).boot_id not in ("", boot_id))

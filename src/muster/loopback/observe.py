@@ -107,10 +107,16 @@ def broken(root: Path) -> tuple[str, ...]:
 
 
 def _text(path: Path) -> str | None:
-    return path.read_text(encoding="ascii").strip() if path.exists() else None
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except FileNotFoundError:  # a node that restarts takes its files away between any two looks
+        return None
 
 
 def _library(root: Path) -> str | None:
     for link in sorted(root.glob("usr/lib/*/libnvidia-ml.so.1")):
-        return str(link.readlink()).removeprefix("libnvidia-ml.so.")
+        try:
+            return str(link.readlink()).removeprefix("libnvidia-ml.so.")
+        except FileNotFoundError:  # dpkg replaced it since it was listed
+            continue
     return None
