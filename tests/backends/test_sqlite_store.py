@@ -425,6 +425,17 @@ def test_members_of_a_list_come_back_in_the_history_under_their_keys(path: str) 
     assert found == [(p, "on") for p in paths] + [(p, "off") for p in paths]
 
 
+def test_a_store_of_an_older_release_learns_how_many_gpus_a_node_had_from_its_history(path: str) -> None:
+    store = open_store(path)
+    for at, count in ((0, 8), (60, 7)):
+        inline(store.save_facts([look("n1", at, gpu__count=count)]))
+    inline(store.close())
+    sql(path, "DROP TABLE gpu_counts")
+    store = open_store(path)
+    inline(store.save_facts([look("n1", 120, gpu__count=6)]))
+    assert [inline(store.most_gpus(later(at))) for at in (30, 90, 150)] == [{"n1": 8}, {"n1": 7}, {"n1": 6}]
+
+
 def test_a_store_of_the_first_form_keeps_its_looks_and_its_history(path: str) -> None:
     seen = look("n1", 60, driver="580", temperature=41, blind=Unknown("no root"))
     inline(begun(path).close())

@@ -29,7 +29,9 @@ CREATE TABLE IF NOT EXISTS fact_changes (
   PRIMARY KEY (node, seq, shape, member)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fact_shapes (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, shape TEXT NOT NULL, UNIQUE (source, shape));
-CREATE TABLE IF NOT EXISTS fact_members (id INTEGER PRIMARY KEY, member TEXT NOT NULL UNIQUE)
+CREATE TABLE IF NOT EXISTS fact_members (id INTEGER PRIMARY KEY, member TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS gpu_counts (
+  node INTEGER NOT NULL, at INTEGER NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (node, at)) WITHOUT ROWID
 """
 """Statements, each ended by a semicolon. `refs` counts the looks and first looks that show a part; times are microseconds since 1970."""
 
@@ -37,6 +39,7 @@ _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _NO_MEMBER = 0
+_GPU_COUNT = "gpu.count"
 
 Broken = Callable[[str, Exception], Exception]
 """Makes the error for stored content that cannot be what was written: what it is, and what was found."""
@@ -216,6 +219,7 @@ def _save_one(on: sqlite3.Connection, look: NodeFacts, work: _Work, broken: Brok
             work.refs[part] = work.refs.get(part, 0) + 1
         for part in before - after:
             work.refs[part] = work.refs.get(part, 0) - 1
+        _note_count(on, row.no, look, broken)
         row.seq = _note_changes(on, row, look, (before, after), work, broken)
     on.execute(
         "UPDATE fact_looks SET observed_at = ?, trouble = ?, seq = ?, parts = ?, momentary = ? WHERE no = ?",
@@ -410,6 +414,28 @@ def _member_id(on: sqlite3.Connection, member: str | None, work: _Work) -> int:
     return work.members[member]
 
 
+def _note_count(on: sqlite3.Connection, no: int, look: NodeFacts, broken: Broken) -> None:
+    """How many GPUs a node has had is asked of all nodes at each check; in the history it would have to be looked for among millions of rows."""
+    fact = look.facts.get(_GPU_COUNT)
+    if fact is None or fact.value.__class__ is not int:
+        return
+    last = on.execute("SELECT count FROM gpu_counts WHERE node = ? ORDER BY at DESC LIMIT 1", (no,)).fetchone()
+    past = [] if last else [each for each in _history(on, no, broken) if each.path == _GPU_COUNT]  # of an older release
+    if last is None or last[0] != fact.value:
+        rows = [(no, _micros(each.observed_at), each.value) for each in (*past, fact)]
+        on.executemany("INSERT OR REPLACE INTO gpu_counts VALUES (?, ?, ?)", rows)
+
+
+def most_gpus(on: sqlite3.Connection, since: datetime) -> Mapping[str, int]:
+    """See `ports.Store.most_gpus`."""
+    rows = on.execute(
+        "SELECT l.node, max(c.count) FROM gpu_counts c JOIN fact_looks l ON l.no = c.node WHERE c.at >= "
+        "coalesce((SELECT max(b.at) FROM gpu_counts b WHERE b.node = c.node AND b.at <= ?), 0) GROUP BY c.node",
+        (_micros(since),),
+    )
+    return dict(rows.fetchall())
+
+
 def add_history(on: sqlite3.Connection, node: str, facts: Sequence[Fact]) -> None:
     """Put changes that an older form of the store held, oldest first, before all others of a node that has a look."""
     work = _Work()
@@ -421,6 +447,8 @@ def add_history(on: sqlite3.Connection, node: str, facts: Sequence[Fact]) -> Non
         ids = (_shape_id(on, fact.source, shape, work), _member_id(on, member, work))
         work.changes.append((row.no, seq, *ids, _micros(fact.observed_at), text))
     on.executemany("INSERT INTO fact_changes VALUES (?, ?, ?, ?, ?, ?)", work.changes)
+    counts = [(row.no, _micros(fact.observed_at), fact.value) for fact in facts if fact.path == _GPU_COUNT]
+    on.executemany("INSERT OR IGNORE INTO gpu_counts VALUES (?, ?, ?)", counts)
     for (part,) in on.execute("SELECT part FROM fact_firsts WHERE node = ?", (row.no,)).fetchall():
         on.execute("UPDATE fact_parts SET refs = refs - 1 WHERE id = ?", (part,))
     on.execute("DELETE FROM fact_firsts WHERE node = ?", (row.no,))

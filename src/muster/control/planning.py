@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from muster.control.site import Site, named
 from muster.health.consistency import check
@@ -23,6 +24,9 @@ from muster.solver.explain import Because, NoCandidate
 from muster.solver.problem import Answer, Demand, NodeClass, NoSolution
 from muster.solver.search import solve
 from muster.solver.words import sentence
+
+GPUS_REMEMBERED = timedelta(days=30)
+"""A GPU that has not answered for so long is not missed any more: it was taken out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +173,7 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
     placings = await site.placings(facts)
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     found: list[Subject] = []
+    had = await site.store.most_gpus(site.clock.now() - GPUS_REMEMBERED)
     alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
@@ -185,6 +190,7 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
                 node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem,
                 hold_kernel=site.policy.holds.kernel,
                 upgrades_forbidden=site.policy.holds.automatic_upgrades is Permission.FORBIDDEN,
+                developer_forbidden=site.policy.holds.developer_driver is Permission.FORBIDDEN, most_gpus=had.get(node.name),
             )
         )  # fmt: skip
     return tuple(found)

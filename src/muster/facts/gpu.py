@@ -4,7 +4,8 @@ A value the tool gives as `N/A` is an answer (this board has no such thing) and 
 """
 
 import xml.etree.ElementTree as ET
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
@@ -28,6 +29,12 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "ecc.mode": ("ecc_mode/current_ecc",),
     "ecc.pending": ("ecc_mode/pending_ecc",),
     "compute_mode": ("compute_mode",),
+    "power_limit": (
+        "gpu_power_readings/current_power_limit",
+        "gpu_power_readings/power_limit",
+        "power_readings/power_limit",
+    ),
+    "clocks.graphics": ("applications_clocks/graphics_clock",),
     "virtualization": ("gpu_virtualization_mode/virtualization_mode",),
     "driver_model": ("driver_model/current_dm",),
     "recovery_action": ("gpu_recovery_action",),
@@ -38,14 +45,25 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Fact (under `gpu[<uuid>].`) -> where its text stands in a <gpu> element."""
 
+_SETTINGS: Mapping[str, str] = {
+    "mig": "mig.mode", "ecc": "ecc.mode", "persistence": "persistence", "compute_mode": "compute_mode", "power_limit": "power_limit",
+    "clocks": "clocks.graphics",
+}  # fmt: skip
+"""Setting of the node -> the fact of each GPU that it sums up."""
+
 _PROVIDES = (
     "gpu.count",
     "gpu.attached",
     "gpu.driver_version",
     "gpu.cuda_version",
     "gpu.product",
+    *(f"settings.{name}" for name in _SETTINGS),
+    "settings.mig_devices",
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
+
+_DEPRECATED = "requested functionality has been deprecated"
+"""What newer drivers say of a setting that is no more: an answer, not a fault."""
 
 MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
@@ -61,6 +79,7 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         return _read.all_unknown(_PROVIDES, log.why)
     found: dict[str, FactValue] = {}
     names: list[str] = []
+    slices: list[int] = []
     count = len(log.findall("gpu"))
     if count > MOST_GPUS:
         return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {count} GPUs, which no node has")
@@ -72,6 +91,8 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         if gpu.get("id"):
             found.setdefault(f"gpu[{key}].bus_id", gpu.get("id", ""))
         names.append(_text(gpu, "product_name"))
+        slices.append(len(gpu.findall("mig_devices/mig_device")))
+    found |= _settings(found, names, slices)
     found["gpu.count"] = len(names)
     found["gpu.attached"] = _read.whole_number(
         _text(log, "attached_gpus"), "the report does not say how many GPUs are attached"
@@ -85,6 +106,26 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         _version(log, "cuda_version", "cuda_umd_version"), "the report states no CUDA version"
     )
     return found
+
+
+def _settings(found: Mapping[str, FactValue], names: Sequence[str], slices: Sequence[int]) -> Mapping[str, FactValue]:
+    """What the GPUs of the node are set to, in one text each: `Enabled`, or `6 Enabled, 2 Disabled` where they differ."""
+    told: dict[str, FactValue] = {}
+    for name, field in _SETTINGS.items():
+        values = [value for path, value in found.items() if path.endswith(f"].{field}")]
+        lost = next((value for value in values if isinstance(value, Unknown)), None)
+        if lost is not None and lost.why.lower() != _DEPRECATED:
+            told[f"settings.{name}"] = lost
+        else:
+            texts = ["N/A" if isinstance(value, Unknown) else str(value) for value in values] or ["N/A"]
+            told[f"settings.{name}"] = _counted(texts)
+    told["settings.mig_devices"] = _counted([str(count) for count in slices]) if slices else "0"
+    return told
+
+
+def _counted(texts: Sequence[str]) -> str:
+    counts = Counter(texts)
+    return texts[0] if len(counts) == 1 else ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
 
 
 def document(raw: RawOutput) -> ET.Element | Unknown:

@@ -159,6 +159,10 @@ class _SqliteStore:
         with self._read() as on:
             return _looks.history(_raw(on), node, self._changed)
 
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        with self._read() as on:
+            return _looks.most_gpus(_raw(on), since)
+
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         with self._write() as on:
             for node in nodes:
