@@ -33,6 +33,16 @@ def _field(*names: str) -> Callable[[Any], str]:
 _ID: Final = _field("id")
 
 KINDS: Final = (
+    Kind("lifecycle", "driver_branches.yaml", "lifecycle", r.Lifecycle, _field("designation"), "how long kinds of branches are supported"),
+    Kind("feed", "driver_branches.yaml", "feeds", r.Feed, _ID, "files of NVIDIA's with newer knowledge"),
+    Kind("windows-release", "driver_releases.yaml", "windows_releases", r.WindowsRelease, _field("version"), "Windows driver builds"),
+    Kind("minor-version", "cuda_toolkits.yaml", "minor_version_compat", r.MinorVersions, _field("toolkit_major"),
+         "branches that run a whole CUDA major"),
+    Kind("compiler", "cuda_toolkits.yaml", "compiler_support", r.CompilerSupport, _field("cuda"), "host compilers of CUDA releases"),
+    Kind("dropped", "cuda_toolkits.yaml", "dropped_architectures", r.DroppedCapabilities, _field("cuda_major"),
+         "compute capabilities that CUDA majors left behind"),
+    Kind("mig-driver", "gpu_architectures.yaml", "mig_drivers", r.MigDriver, _field("gpu"), "the oldest driver with MIG"),
+    Kind("nvswitch", "gpu_architectures.yaml", "nvswitch_devices", r.SwitchDevice, _ID, "NVSwitches as devices"),
     Kind("component-rule", "fabric_manager.yaml", "component_rules", r.ComponentRule, _ID,
          "how the version of a part of the stack hangs on the driver's"),
     Kind("gpu-system", "fabric_manager.yaml", "systems", r.GpuSystem, _ID,
@@ -57,12 +67,15 @@ KINDS: Final = (
     Kind("validated-kernel", "kernel_support.yaml", "validated_kernels", r.ValidatedKernel, _field("os", "kernel"),
          "kernels that NVIDIA validated"),
     Kind("known-issue", "known_issues.yaml", "issues", r.KnownIssue, _ID, "faults of drivers: where, what happens, what helps"),
+    Kind("package-rename", "package_sets.yaml", "renames", r.PackageRename, _ID, "names of packages that change with a branch"),
+    Kind("locking", "package_sets.yaml", "locking", r.Locking, _ID, "how a distribution is kept on one branch"),
     Kind("limit", "limits.yaml", "refusals", r.Limit, _ID, "what must not be decided from these records"),
     Kind("doubt", "limits.yaml", "doubts", r.Doubt, _ID, "what is weak in these records"),
 )  # fmt: skip
 
 FACTS: Final = (
-    "fabric_manager.yaml", "forward_compat.yaml", "kernel_support.yaml",
+    "cuda_toolkits.yaml", "driver_releases.yaml", "fabric_manager.yaml", "forward_compat.yaml", "gpu_architectures.yaml",
+    "kernel_support.yaml",
 )  # fmt: skip
 """The files with a list `facts` of what no rule is made of yet. Their kind is `fact`, their key `<file without ending>:<id>`."""
 

@@ -87,6 +87,16 @@ class DriverRelease:
     architectures: tuple[str, ...] | None
     release_notes: str | None
     provenance: Provenance
+    windows_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Designation:
+    """What a branch was called, and until which month (YYYY-MM); None for what it is called today."""
+
+    name: BranchKind
+    until: str | None
+    provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,11 @@ class DriverBranch:
     architectures_dropped: tuple[str, ...]
     last_branch_for: tuple[str, ...]
     provenance: Provenance
+    designations: tuple[Designation, ...] = ()
+    first_build: DriverVersion | None = None
+    first_build_date: str | None = None
+    first_datacenter_release_date: str | None = None
+    latest_datacenter_release_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +145,12 @@ class CudaToolkit:
     cudart: str | None
     compute_capabilities: tuple[str, ...]
     provenance: Provenance
+    released: str | None = None
+    minimum_branch: str | None = None
+    driver_bundled: str | None = None
+    bundled_driver_windows: str | None = None
+    driver_bundled_windows: str | None = None
+    minimum_driver_windows: str | None = None
 
 
 class ModuleRequirement(StrEnum):
@@ -169,6 +190,8 @@ class Product:
     mig: bool | None
     nvswitch: str | None
     provenance: Provenance
+    pci_subsystems: tuple[str, ...] = ()
+    first_listed_open_module: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +199,37 @@ class Family:
     """A short name people and policies use for products, such as `H100`; it is part of each product's full name."""
 
     name: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class ProductMinimum:
+    """The oldest driver or branch somebody names for a product, in which context (an operator's container, say)."""
+
+    product: str
+    driver: str
+    context: str | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidentialMode:
+    """A mode of confidential computing and the drivers NVIDIA paired with it; a higher number is not by itself supported."""
+
+    mode: str
+    first_release_driver: str | None
+    early_access_driver: str | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Confidential:
+    """Confidential computing on an architecture. Nothing may be decided from it (limit `confidential-computing`)."""
+
+    supported: tuple[str, ...]
+    multi_gpu: str | None
+    minimum_driver: str | None
+    modes: tuple[ConfidentialMode, ...]
     provenance: Provenance
 
 
@@ -195,6 +249,14 @@ class Architecture:
     families: tuple[Family, ...]
     products: tuple[Product, ...]
     provenance: Provenance
+    chips: tuple[str, ...] = ()
+    first_toolkit: str | None = None
+    last_toolkit: str | None = None
+    first_branch_text: str | None = None
+    memory_error_handling: str | None = None
+    fabric_manager: str | None = None
+    confidential: Confidential | None = None
+    minimum_drivers: tuple[ProductMinimum, ...] = ()
 
 
 class PackageRole(StrEnum):
@@ -243,7 +305,8 @@ class PackageMember:
 class PackageSet:
     """The packages that carry a driver of branches `first_branch`..`last_branch` (numbers, both included).
 
-    `distributions` are as in NVIDIA's repository paths (`debian12`); `architecture` is dpkg's (`amd64`).
+    `repository` is `nvidia-cuda`, `ubuntu`, `debian` or `amazon`; `distributions` are as in NVIDIA's repository paths
+    (`debian12`); `architecture` is the package manager's (`amd64`, `x86_64`).
     """
 
     id: str
@@ -255,6 +318,11 @@ class PackageSet:
     flavour: str
     members: tuple[PackageMember, ...]
     provenance: Provenance
+    stream: str | None = None
+
+    def stream_for(self, branch_number: int) -> str | None:
+        """The dnf module stream that carries a branch; None where the repository has no streams."""
+        return None if self.stream is None else self.stream.replace("{branch}", str(branch_number))
 
 
 @dataclass(frozen=True, slots=True)
