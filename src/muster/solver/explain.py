@@ -7,20 +7,22 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class RuleSays:
-    """A rule of the knowledge base: its id, what it says in a clause, and where that was read.
+    """A rule: its id, what it says in a clause, and where that was read.
 
     `doubt` says what of it nobody found written; such a rule is never said without it, and what rests on it needs a person's word.
+    `ask` says what is not decided here, and who will: the node's preflight, the first canary, a person.
     """
 
     rule: str
     says: str
     source: str
     doubt: str = ""
+    ask: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Something seen on the nodes of a class, by fact path."""
+    """Something seen on the nodes of a class, by fact path; of what is unknown, why."""
 
     path: str
     value: str

@@ -8,6 +8,9 @@ from muster.solver.explain import Because, Leaf, NoCandidate, Observed, RuleSays
 DOUBT = "rests on memory, a site must confirm it"
 """Stands in every sentence about a rule that nobody found written; `planner.lint` looks for it."""
 
+ASK = "not decided here"
+"""Stands in every sentence about what others decide, with who they are."""
+
 
 def sentence(tree: Because | Leaf) -> str:
     """One clause for the top of a tree, without its causes."""
@@ -15,8 +18,9 @@ def sentence(tree: Because | Leaf) -> str:
         case Because(conclusion=conclusion, causes=causes):
             doubts = [cause.doubt for cause in causes if isinstance(cause, RuleSays) and cause.doubt]
             return conclusion + (f" ({DOUBT}: {'; '.join(doubts)})" if doubts else "")
-        case RuleSays(says=says, rule=rule, doubt=doubt):
-            return f"{says} [{rule}]" + (f" ({DOUBT}: {doubt})" if doubt else "")
+        case RuleSays(says=says, rule=rule, doubt=doubt, ask=ask):
+            weak = f" ({DOUBT}: {doubt})" if doubt else ""
+            return f"{says} [{rule}]{weak}" + (f" ({ASK}: {ask})" if ask else "")
         case Observed(path=path, value=value):
             return f"the node shows {path} = {value}"
         case Wanted(path=path, value=value):
@@ -44,8 +48,9 @@ def body(tree: Because | Leaf) -> Mapping[str, object]:
     match tree:
         case Because(conclusion=conclusion, causes=causes):
             return {"conclusion": conclusion, "causes": [body(cause) for cause in causes]}
-        case RuleSays(rule=rule, says=says, source=source, doubt=doubt):
-            return {"rule": rule, "says": says, "source": source} | ({"doubt": doubt} if doubt else {})
+        case RuleSays(rule=rule, says=says, source=source, doubt=doubt, ask=ask):
+            more = {key: value for key, value in (("doubt", doubt), ("ask", ask)) if value}
+            return {"rule": rule, "says": says, "source": source, **more}
         case Observed(path=path, value=value):
             return {"observed": path, "value": value}
         case Wanted(path=path, value=value):

@@ -1,10 +1,11 @@
 """Where exchanging the loaded module is not enough, and the node must restart. It admits and refuses nothing."""
 
-from muster.knowledge.query import branch_number, identify
+from muster.knowledge.query import branch_number
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
 from muster.solver.explain import RuleSays
 from muster.solver.problem import Question
+from muster.solver.rules import fabric
 
 HANGS_FROM, HANGS_TO = 610, 615
 """An upgrade without a restart from R610 to R615 hung: one report, its range unknown, so every change across the two restarts."""
@@ -20,12 +21,10 @@ def reasons(question: Question) -> tuple[RuleSays, ...]:
     found = []
     if before <= HANGS_FROM and after >= HANGS_TO:
         found.append(RuleSays("restart-across-r615", f"from R{before} to R{after} a reload may hang", _REPORT))
-    answer = identify(question.known, question.kind.product)
-    product = None if answer is None else answer.product
-    manager = any("fabricmanager" in pin.name for pin in question.kind.packages)
-    if before != after and product is not None and product.nvswitch is not None and not manager:
-        says = f"{product.name} hangs on an NVSwitch, and which Fabric Manager runs is not read back"
-        found.append(RuleSays("restart-with-nvswitch", says, ", ".join(product.provenance.sources)))
+    gpu = fabric.switched(question)
+    if before != after and gpu is not None and gpu.known is not None and not fabric.moves(question.kind):
+        says = f"{gpu.name} hangs on an NVSwitch, and which Fabric Manager runs is not read back"
+        found.append(RuleSays("restart-with-nvswitch", says, ", ".join(gpu.known.provenance.sources)))
     return tuple(found)
 
 

@@ -1,0 +1,44 @@
+"""How the driver came onto the node. Only what packages own can be changed by packages, and brought back by them."""
+
+from muster.model.fact import Unknown
+from muster.solver.explain import Because, Hint, Observed, RuleSays
+from muster.solver.hints import LOOK_AGAIN
+from muster.solver.problem import Judgement, Question, Refusal, Rule
+
+
+def _no_run_file(question: Question) -> Judgement:
+    """NVIDIA's own installer has not written its files onto the node."""
+    there = question.kind.runfile
+    says = RuleSays(
+        "run-over-packages", "a .run install writes over files of packages, and no package manager knows of it", ""
+    )
+    if isinstance(there, Unknown):
+        seen = Observed("runfile.installed", there.why)
+        return Refusal(
+            Because("whether a .run install lies on it is unknown", (seen, says)), (LOOK_AGAIN,), unknown=True
+        )
+    if not there:
+        return ()
+    because = Because(
+        "a .run install lies on it: packages would be mixed with it", (Observed("runfile.installed", "true"), says)
+    )
+    return Refusal(because, (Hint("on the node: nvidia-uninstall, then install the driver's packages"),))
+
+
+def _packaged(question: Question) -> Judgement:
+    """Some installed package carries the driver that is there."""
+    kind = question.kind
+    if kind.packages:
+        return ()
+    says = RuleSays(
+        "carried-by-packages", "what no package owns cannot be changed by packages, nor brought back by them", ""
+    )
+    seen = (
+        Observed("module.nvidia.disk_version", kind.driver),
+        Observed("package[*].version", f"none carries {kind.driver}"),
+    )
+    because = Because(f"no installed package carries {kind.driver}: not installed by packages", (*seen, says))
+    return Refusal(because, (Hint("install the driver by packages once, by hand"),))
+
+
+RULES = (Rule("run-over-packages", _no_run_file), Rule("carried-by-packages", _packaged))
