@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 
 from muster.documents import Document, Fields, Node, Reader, Sequence, compose, plain
+from muster.knowledge.catalog import KINDS
 from muster.knowledge.schema import (
     Architecture,
     BranchKind,
@@ -33,19 +34,23 @@ from muster.knowledge.schema import (
     Product,
     Provenance,
 )
+from muster.knowledge.shelves import read_shelves, together
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-FILES: Final = (
+CORE: Final = (
     "cuda_toolkits.yaml",
     "driver_branches.yaml",
     "driver_releases.yaml",
     "gpu_architectures.yaml",
     "package_sets.yaml",
 )
+"""The files whose main lists are read here, because their records are put together from several keys."""
+
+FILES: Final = tuple(sorted({*CORE, *(kind.file for kind in KINDS)}))
 
 # The collector's words, by CONVENTIONS ("Knowledge confidence"); every other word is free text and counts as memory.
 _CONFIDENCE: Final = {
@@ -163,6 +168,7 @@ def read_base(texts: Mapping[str, str]) -> KnowledgeBase:
         architectures=_by(architectures, lambda architecture: architecture.name),
         open_only_from=open_only_from,
         package_sets=read_package_sets(documents["package_sets.yaml"]),
+        more=together(read_shelves(document) for name, document in documents.items() if name not in CORE),
     )
 
 
@@ -179,7 +185,7 @@ def _by(records: Iterable[T], key: Callable[[T], K]) -> Mapping[K, T]:
 
 def read_branches(document: Document) -> tuple[DriverBranch, ...]:
     """The driver branches, oldest first; raises DocumentFaults."""
-    records = Records(document, ("branches",), ("lifecycle", "feeds", "component_rules"))
+    records = Records(document, ("branches",), ("lifecycle", "feeds"))
     known = ("branch", "designation", "first_build", "first_build_date", "first_datacenter_release",
              "first_datacenter_release_date", "latest_datacenter_release", "latest_datacenter_release_date",
              "end_of_life", "max_cuda_major_without_forward_compat", "native_cuda", "architectures_dropped",

@@ -5,12 +5,16 @@ date and confidence must not exist. It reads nothing (`reading` makes the values
 no question (`query` does).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+
+R = TypeVar("R")
 
 
 class Confidence(StrEnum):
@@ -33,7 +37,7 @@ class Provenance:
     """Where a record comes from. `as_of` is the day (YYYY-MM-DD) on which it was read.
 
     `confidence_note` keeps the word the collector used where it is not the same; `via` says where a source was read if
-    not at its own place.
+    not at its own place; `notes` is what the collector remarked.
     """
 
     sources: tuple[str, ...]
@@ -41,6 +45,12 @@ class Provenance:
     confidence: Confidence
     confidence_note: str | None = None
     via: str | None = None
+    notes: str | None = None
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether what rests on this record alone may admit or refuse; else it may warn, and a person decides (ADR 0005)."""
+        return self.confidence not in (Confidence.MEMORY, Confidence.CONFLICTING)
 
 
 class Channel(StrEnum):
@@ -252,7 +262,8 @@ class KnowledgeBase:
     """All records of one revision. Mappings are in ascending order of their keys' versions.
 
     `revision` is the SHA-256 over the canonical content of the files: solutions, plans and reports cite it.
-    `open_only_from` is the statement that newer branches have no proprietary modules at all.
+    `open_only_from` is the statement that newer branches have no proprietary modules at all. `more` holds the records of
+    all other classes (`catalog` names them); ask for them with `of`.
     """
 
     revision: str
@@ -261,4 +272,9 @@ class KnowledgeBase:
     toolkits: Mapping[CudaVersion, CudaToolkit]
     architectures: Mapping[str, Architecture]
     open_only_from: tuple[str, Provenance]
-    package_sets: tuple[PackageSet, ...]
+    package_sets: Sequence[PackageSet]
+    more: Mapping[type, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, record: type[R]) -> Mapping[str, R]:
+        """All records of one class that stands in `more`, by their keys, in the order of their file; empty where there are none."""
+        return self.more.get(record, MappingProxyType({}))
