@@ -203,8 +203,10 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "kernel.bootable": ("kernels",), "kernel[].headers": ("kernels",), "kernel[].nvidia.signer": ("kernels",),
     "secure_boot.enabled": ("secure_boot",), "secure_boot.enrolled": ("enrolled",), "gpu.count": ("switches",),
     "fabric_manager.present": ("switches",), "fabric_manager.version": ("switches",), "gpu[].fabric.state": ("switches",),
-    "package[].offered": ("offers", "packages"), "repository.offers": ("offers", "packages"), "package[].state": ("packages", "prebuilt"),
-    "package[].version": ("packages",), "cuda[].installed": ("toolkits",), "gpu[].confidential.memory": ("confidential",),
+    "package[].offered": ("offers", "packages"), "repository.offers": ("offers", "packages"),
+    "package[].state": ("packages", "prebuilt", "compat"),
+    "package[].version": ("packages",), "cuda[].installed": ("toolkits",), "gpu.confidential": ("confidential",),
+    "service.present": ("switches",),
     "os.id": ("os",), "kernel.running": ("kernel",),
 }  # fmt: skip
 """Which parts of a class a leaf is about; list keys left out."""

@@ -9,6 +9,7 @@ from muster.solver.rules import (
     flavour,
     image,
     installed,
+    issues,
     kernel,
     known,
     limits,
@@ -27,4 +28,5 @@ RULES: tuple[Rule, ...] = (
     *kernel.RULES,
     *environment.RULES,
     *limits.RULES,
+    *issues.RULES,
 )

@@ -1,16 +1,14 @@
 """A branch drives only some GPU architectures, and a build only some CPU architectures. Each kind of GPU in a node must be driven."""
 
 from muster.knowledge.query import branch_number
+from muster.knowledge.query_limits import architecture_limit, limit_claim
 from muster.knowledge.schema import Architecture, Confidence
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
-from muster.solver.doubt import WEAK, doubt
+from muster.solver.doubt import WEAK, cited, doubt
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, RuleSays
 from muster.solver.hints import NEWER_KNOWLEDGE
 from muster.solver.problem import Gpu, Judgement, Question, Refusal, Rule
-
-UNDECIDED = ("Rubin GR100",)
-"""Architectures of which too little is known to decide anything (knowledge limits, 2026-11-30): ids, names and branches rest on memory."""
 
 
 def _known(question: Question) -> Judgement:
@@ -23,13 +21,11 @@ def _known(question: Question) -> Judgement:
             )
             return Refusal(because, (NEWER_KNOWLEDGE,))
         architecture = gpu.known.architecture
-        if architecture.name in UNDECIDED:
-            says = RuleSays(
-                "not-decided-from-memory", f"nothing is decided for {architecture.name}", _source(architecture),
-                doubt((f"the record of {architecture.name}", architecture.provenance.confidence)),
-            )  # fmt: skip
+        limit = architecture_limit(question.known, architecture.name)
+        if limit is not None:
             conclusion = f"too little is known of {architecture.name} GPUs to choose a driver"
-            return Refusal(Because(conclusion, (gpu.seen, says)))
+            says = cited("product-is-known", limit_claim(limit))
+            return Refusal(Because(conclusion, (gpu.seen, says)), (Hint(f"ask {limit.ask}"),))
     return tuple(_drives(question, gpu, gpu.known.architecture) for gpu in question.gpus if gpu.known is not None)
 
 

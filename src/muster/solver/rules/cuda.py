@@ -1,12 +1,14 @@
 """What users run must still run: the branch carries a CUDA release of the range the pool asks for, and that makes code for the GPU."""
 
+from muster.knowledge.query_cuda import Fit, forward_compat
+from muster.knowledge.query_limits import limit_claim
 from muster.knowledge.schema import CudaToolkit
 from muster.model.ranges import parse_ranges
 from muster.model.versions.cuda import CudaVersion
-from muster.solver.doubt import doubt
-from muster.solver.explain import Because, Hint, NoCandidate, RuleSays, Wanted
-from muster.solver.fits import driver_fit
-from muster.solver.problem import Gpu, Judgement, Question, Refusal, Rule
+from muster.solver.doubt import cited, doubt
+from muster.solver.explain import Because, Hint, NoCandidate, Observed, RuleSays, Wanted
+from muster.solver.fits import driver_fit, runs
+from muster.solver.problem import Gpu, Judgement, NodeClass, Question, Refusal, Rule
 
 
 def _carries(question: Question) -> Judgement:
@@ -22,9 +24,47 @@ def _carries(question: Question) -> Judgement:
         return Refusal(because, (Hint("choose a branch that is known"),))
     says = _says(question)
     if asked is not None and not carried(question):
+        return _over_an_older_driver(question, says)
+    return (says,)
+
+
+def _over_an_older_driver(question: Question, says: RuleSays) -> Judgement:
+    """The range by forward compatibility: with libraries that lie on the node, on GPUs and base drivers that allow it."""
+    name, asked = question.candidate.branch, question.demand.cuda or ""
+    seen: list[Observed | RuleSays] = []
+    trials: dict[str, None] = {}
+    for package, release in compat_releases(question.kind, asked):
+        answers = [
+            (gpu, forward_compat(question.known, release, question.candidate.driver, gpu.name)) for gpu in question.gpus
+        ]
+        said = tuple(cited("forward-compat", claim) for _, answer in answers for claim in answer.claims)
+        if all(answer.fit is Fit.FORWARD_COMPAT and answer.can_decide for _, answer in answers):
+            return (says, *dict.fromkeys(said))
+        limits = tuple(cited("forward-compat", limit_claim(limit)) for _, answer in answers for limit in answer.limits)
+        seen += [
+            Observed(f"package[{package}].state", "installed"),
+            *(gpu.seen for gpu in question.gpus),
+            *said,
+            *limits,
+        ]
+    if not seen:
         because = Because(f"{name} carries no CUDA of {asked}", (_wanted(question), says))
         return Refusal(because, (Hint("choose a newer branch, or widen the pool's `cuda`"),))
-    return (says,)
+    conclusion = f"{name} carries no CUDA of {asked}, and forward compatibility does not make up for it"
+    because = Because(conclusion, (_wanted(question), says, *dict.fromkeys(seen)))
+    asks = tuple(Hint(f"or ask {ask}") for ask in trials)
+    return Refusal(because, (Hint("choose a newer branch, or widen the pool's `cuda`"), *asks))
+
+
+def compat_releases(kind: NodeClass, asked: str) -> tuple[tuple[str, CudaVersion], ...]:
+    """The forward-compatibility packages on the node whose release is of the range, with that release."""
+    ranges, found = parse_ranges(asked, CudaVersion), []
+    for pin in kind.compat:
+        major, minor = pin.name.split("-")[-2:]
+        release = CudaVersion.parse(f"{major}.{minor}")
+        if release in ranges:
+            found.append((pin.name, release))
+    return tuple(found)
 
 
 def _says(question: Question) -> RuleSays:
@@ -51,7 +91,7 @@ def carried(question: Question) -> tuple[CudaToolkit, ...]:
     return tuple(
         toolkit
         for version, toolkit in question.known.toolkits.items()
-        if version in ranges and driver_fit(toolkit, question.candidate.driver, branch).runs
+        if version in ranges and runs(driver_fit(toolkit, question.candidate.driver, branch))
     )
 
 

@@ -3,23 +3,14 @@
 Newer drivers run older CUDA, so this speaks when a change goes back. Of what containers and users bring nothing is seen here.
 """
 
-from muster.knowledge.schema import CudaToolkit, KnowledgeBase
+from muster.knowledge.query_cuda import Fit, newest_of
+from muster.knowledge.records import Base, CompatPackage
 from muster.model.versions.base import VersionSyntaxError
-from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays
-from muster.solver.fits import Fit, driver_fit
+from muster.solver.fits import driver_fit, runs
 from muster.solver.problem import Judgement, Question, Refusal, Rule
-
-
-def release_named(base: KnowledgeBase, text: str) -> CudaToolkit | None:
-    """The newest known patch of a CUDA release such as `12.4`; None where it is not known."""
-    try:
-        wanted = CudaVersion.parse(text)
-    except VersionSyntaxError:
-        return None
-    mine = [each for version, each in base.toolkits.items() if version.release == wanted.release]
-    return mine[-1] if mine else None
 
 
 def _still_runs(question: Question) -> Judgement:
@@ -42,7 +33,7 @@ def _still_runs(question: Question) -> Judgement:
 
 
 def _breaks(question: Question, text: str) -> bool:
-    toolkit = release_named(question.known, text)
+    toolkit = newest_of(question.known, text)
     if toolkit is None:
         return False
     after = driver_fit(toolkit, question.candidate.driver, question.known.branches.get(question.candidate.branch))
@@ -52,7 +43,25 @@ def _breaks(question: Question, text: str) -> bool:
         now = DriverVersion.parse(question.kind.driver)
     except VersionSyntaxError:
         return False
-    return driver_fit(toolkit, now, question.known.branches.get(now.branch)).runs
+    return runs(driver_fit(toolkit, now, question.known.branches.get(now.branch)))
 
 
-RULES = (Rule("installed-cuda-still-runs", _still_runs),)
+def _no_older_library(question: Question) -> Judgement:
+    """No forward-compatibility library on the node is older than the driver: put over a newer module it ends every CUDA program."""
+    for pin in question.kind.compat:
+        package = question.known.of(CompatPackage).get(pin.name)
+        if package is None or package.base_driver.get(question.candidate.branch) is not Base.NOT_COMPATIBLE:
+            continue
+        says = RuleSays(
+            "no-older-compat-library", f"{pin.name} must not be used on {question.candidate.branch}: the driver is newer than it",
+            ", ".join(package.provenance.sources), doubt((f"the row of {pin.name}", package.provenance.confidence)),
+        )  # fmt: skip
+        because = Because(
+            f"{pin.name} on the node is older than {question.candidate.driver.text}: CUDA programs would end with error 803",
+            (Observed(f"package[{pin.name}].state", "installed"), says),
+        )
+        return Refusal(because, (Hint(f"remove {pin.name} from the node: the new driver carries its CUDA"),))
+    return ()
+
+
+RULES = (Rule("installed-cuda-still-runs", _still_runs), Rule("no-older-compat-library", _no_older_library))

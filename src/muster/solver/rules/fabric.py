@@ -3,11 +3,10 @@
 Without it CUDA never becomes ready on such a node, though nvidia-smi lists every GPU.
 """
 
-import re
-
-from muster.knowledge.schema import Confidence
+from muster.knowledge.query_components import component_rule, system_claim, systems_of
+from muster.knowledge.records import Component, GpuSystem
 from muster.model.fact import Unknown
-from muster.solver.doubt import doubt
+from muster.solver.doubt import cited
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import LOOK_AGAIN, REFRESH_LISTS
 from muster.solver.problem import Gpu, Judgement, NodeClass, Question, Refusal, Rule, Switches
@@ -17,31 +16,32 @@ BOARD_GPUS = 8
 """GPUs of a board with NVSwitches (HGX, DGX); the products are also sold on boards of four without any."""
 
 NO_FABRIC = ("N/A", "Not Supported")
-_GENERATION = re.compile(r"NVSwitch gen (\d)")
-_SOURCE = "https://docs.nvidia.com/datacenter/tesla/tesla-release-notes-535-216-03"
+IN_FABRIC = ("Completed", "In Progress")
+SPEAKS_FROM_GENERATION = 3
+"""From this NVSwitch generation on (Hopper) the GPUs themselves say whether they are in a fabric."""
 
 
-def generation(gpu: Gpu) -> int | None:
-    """The NVSwitch generation of the boards this product is sold on; None where it is not known to be on any."""
-    product = None if gpu.known is None else gpu.known.product
-    found = _GENERATION.search(product.nvswitch or "") if product is not None else None
-    return int(found[1]) if found else None
+def system(question: Question) -> tuple[Gpu, GpuSystem] | None:
+    """The kind of machine with NVSwitches that this node is taken to be, by which of its GPUs; None where it is none.
+
+    The same GPUs are sold on boards without a switch, so what the node shows decides: the state of its fabric, else the number of its GPUs.
+    """
+    switches = question.kind.switches
+    for gpu in question.gpus:
+        for each in systems_of(question.known, gpu.name):
+            speaks = each.generation is None or each.generation >= SPEAKS_FROM_GENERATION
+            if speaks and switches.state in NO_FABRIC:
+                continue
+            many = isinstance(switches.gpus, Unknown) or switches.gpus >= BOARD_GPUS
+            if switches.state in IN_FABRIC or (many and each.generation is not None):
+                return gpu, each
+    return None
 
 
 def switched(question: Question) -> Gpu | None:
     """The kind of GPU by which this node is taken to hang on NVSwitches; None where it does not."""
-    switches = question.kind.switches
-    for gpu in question.gpus:
-        number = generation(gpu)
-        if number is None or (switches.state in NO_FABRIC and number >= 3):
-            continue  # from Hopper on the GPUs themselves say whether they are in a fabric
-        if (
-            isinstance(switches.gpus, Unknown)
-            or switches.gpus >= BOARD_GPUS
-            or switches.state in ("Completed", "In Progress")
-        ):
-            return gpu
-    return None
+    found = system(question)
+    return None if found is None else found[0]
 
 
 def moves(kind: NodeClass) -> bool:
@@ -51,12 +51,13 @@ def moves(kind: NodeClass) -> bool:
 
 def _manager(question: Question) -> Judgement:
     """On a node with NVSwitches the fabric manager moves with the driver, or the fabric is managed from elsewhere."""
-    gpu, kind = switched(question), question.kind
-    if gpu is None:
+    found, kind = system(question), question.kind
+    if found is None or Component.FABRIC_MANAGER not in found[1].components:
         return ()
-    says = RuleSays(
-        "fabric-manager-is-the-drivers", "behind NVSwitches CUDA starts only with a fabric manager of the driver's version", _SOURCE
-    )  # fmt: skip
+    gpu, claim = found[0], component_rule(question.known, Component.FABRIC_MANAGER, question.candidate.branch)
+    if claim is None:
+        return ()
+    says = cited("fabric-manager-is-the-drivers", claim)
     if moves(kind):
         return _not_offered(question, gpu, says) or (says,)
     switches = kind.switches
@@ -77,7 +78,7 @@ def _manager(question: Question) -> Judgement:
         return (
             RuleSays(
                 "fabric-managed-elsewhere", "no fabric manager is installed here, and the fabric is complete: another machine manages it",
-                _SOURCE, ask=f"whoever runs the host must bring its fabric manager to {question.candidate.driver.plain.text}",
+                claim.source, ask=f"whoever runs the host must bring its fabric manager to {question.candidate.driver.plain.text}",
             ),
         )  # fmt: skip
     because = Because(
@@ -108,21 +109,49 @@ def _state(switches: Switches) -> tuple[Observed, ...]:
     return (Observed("gpu[*].fabric.state", switches.state),) if switches.state else ()
 
 
-def _subnet_manager(question: Question) -> Judgement:
-    """From the fourth generation of NVSwitches on nvlsm runs beside the fabric manager. That rests on memory: it warns, and refuses nothing."""
-    gpu, services = switched(question), question.kind.switches.services
-    if gpu is None or (generation(gpu) or 0) < 4 or isinstance(services, Unknown) or "nvlsm" in services:
+def _beside(question: Question) -> Judgement:
+    """nvlsm and IMEX are there where the machine needs them. What rests on memory warns; the rest refuses."""
+    found = system(question)
+    if found is None:
         return ()
-    if not moves(question.kind):
-        return ()
-    assert gpu.known is not None
-    name = gpu.known.architecture.name
-    says = f"boards of {name} with NVSwitches need nvlsm beside the fabric manager, and it is not there"
-    return (RuleSays("nvlsm-beside-fabric-manager", says, "", doubt((says, Confidence.MEMORY))),)
+    gpu, machine = found
+    said: list[RuleSays] = []
+    for component in (Component.NVLSM, Component.IMEX):
+        claim = system_claim(machine, component)
+        if claim is None or _there(question.kind, component):
+            continue
+        says = cited("services-beside-the-driver", claim)
+        services = question.kind.switches.services
+        if not claim.can_decide or question.kind.switches.state == "Completed":
+            # A fabric that is complete without it is worth more than the record.
+            words = f"{component.value} is not seen on the node, and {machine.boards} need it"
+            said.append(
+                RuleSays(says.rule, words, says.source, says.doubt, ask="whoever runs the fabric knows where it runs")
+            )
+            continue
+        told = services.why if isinstance(services, Unknown) else ", ".join(services) or "none"
+        because = Because(
+            f"{component.value} is not on the node, and its fabric would not come up",
+            (
+                gpu.seen,
+                Observed("gpu.count", _text(question.kind.switches.gpus)),
+                Observed("service.present", told),
+                says,
+            ),
+        )
+        hint = Hint(f"install {component.value} and enable it")
+        return Refusal(because, (hint,), unknown=isinstance(services, Unknown))
+    return tuple(said)
+
+
+def _there(kind: NodeClass, component: Component) -> bool:
+    """Whether a component is on the node: as a package that moves with the driver, or as a unit."""
+    services = () if isinstance(kind.switches.services, Unknown) else kind.switches.services
+    return any(component.value in name for name in (*services, *(pin.name for pin in kind.packages)))
 
 
 def _text(value: int | Unknown) -> str:
     return value.why if isinstance(value, Unknown) else str(value)
 
 
-RULES = (Rule("fabric-manager-is-the-drivers", _manager), Rule("nvlsm-beside-fabric-manager", _subnet_manager))
+RULES = (Rule("fabric-manager-is-the-drivers", _manager), Rule("services-beside-the-driver", _beside))

@@ -1,6 +1,9 @@
 """How the driver came onto the node. Only what packages own can be changed by packages, and brought back by them."""
 
+from muster.knowledge.schema import Channel
 from muster.model.fact import Unknown
+from muster.model.versions.base import VersionSyntaxError
+from muster.model.versions.driver import DriverVersion
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import LOOK_AGAIN
 from muster.solver.problem import Judgement, Question, Refusal, Rule
@@ -41,4 +44,25 @@ def _packaged(question: Question) -> Judgement:
     return Refusal(because, (Hint("install the driver by packages once, by hand"),))
 
 
-RULES = (Rule("run-over-packages", _no_run_file), Rule("carried-by-packages", _packaged))
+def _developer(question: Question) -> Judgement:
+    """A build that a toolkit brought is on the node now: the way back leads to it. It warns, and refuses nothing."""
+    kind = question.kind
+    release = question.known.releases.get(_plain(kind.driver) or question.candidate.driver.plain)
+    if release is None or release.channel is not Channel.DEVELOPER:
+        return ()
+    words = f"{kind.driver} on the node is a developer build that came with a CUDA toolkit; the way back leads to it"
+    return (RuleSays("developer-driver-now", words, ", ".join(release.provenance.sources)),)
+
+
+def _plain(driver: str) -> DriverVersion | None:
+    try:
+        return DriverVersion.parse(driver).plain
+    except VersionSyntaxError:
+        return None
+
+
+RULES = (
+    Rule("run-over-packages", _no_run_file),
+    Rule("carried-by-packages", _packaged),
+    Rule("developer-driver-now", _developer),
+)

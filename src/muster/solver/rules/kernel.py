@@ -4,7 +4,9 @@ Whether a build succeeds is not decided from a version number: distributions car
 points, not ranges. Known failures refuse; for the rest the first canary is the proof.
 """
 
+from muster.knowledge.query_kernels import builds_on
 from muster.model.fact import Unknown
+from muster.solver.doubt import cited
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import LOOK_AGAIN
 from muster.solver.problem import Judgement, Kernel, NodeClass, Question, Refusal, Rule
@@ -125,8 +127,37 @@ def _signature(kernel: Kernel, kind: NodeClass, says: RuleSays) -> Refusal | Non
     return Refusal(because, (Hint("enrol it: mokutil --import KEY.der, then restart and confirm at the console"),))
 
 
+def _compiles(question: Question) -> Judgement:
+    """No kernel is one on which this driver's module is known not to build; where nobody knows, the first canary is asked."""
+    kind, candidate = question.kind, question.candidate
+    if not builds(kind) or isinstance(kind.kernels, Unknown):
+        return ()
+    said: list[RuleSays] = []
+    for kernel in kind.kernels:
+        answer = builds_on(question.known, kernel.name, candidate.driver, candidate.flavour)
+        if answer.builds is False and answer.claim is not None:
+            says = cited("kernel-builds", answer.claim)
+            because = Because(
+                f"{candidate.driver.plain.text} does not build on {kernel.name}",
+                (
+                    Observed("kernel.bootable", kernel.name),
+                    Observed("module.nvidia.flavour", kind.flavour),
+                    *_built(kind),
+                    says,
+                ),
+            )
+            return Refusal(because, (Hint(f"choose another driver, or remove the kernel {kernel.name}"),))
+        if answer.builds and answer.claim is not None:
+            said.append(cited("kernel-builds", answer.claim))
+        else:
+            words = f"whether {candidate.driver.plain.text} builds on {kernel.name} is not recorded"
+            said.append(RuleSays("kernel-builds", words, "", ask="the first canary builds it"))
+    return tuple(said)
+
+
 RULES = (
     Rule("headers-for-every-kernel", _headers),
     Rule("modules-move-with-the-driver", _ready_built),
     Rule("module-is-signed", _signed),
+    Rule("kernel-builds", _compiles),
 )

@@ -1,10 +1,11 @@
-"""What the records are too thin to decide: such a change is asked of people, and never made by a rule (limits of the records, 2026-11-30)."""
+"""What the records are too thin to decide: such a change is asked of people, and never made by a rule. The limits are records."""
 
+from muster.knowledge.query_limits import limit_claim, limits
+from muster.knowledge.records import Subject
 from muster.model.fact import Unknown
-from muster.solver.explain import Because, Hint, Observed, RuleSays
+from muster.solver.doubt import cited
+from muster.solver.explain import Because, Hint, Observed
 from muster.solver.problem import Judgement, Question, Refusal, Rule
-
-_LIMITS = "LIMITS of the knowledge records, 2026-11-30"
 
 
 def _confidential(question: Question) -> Judgement:
@@ -12,18 +13,14 @@ def _confidential(question: Question) -> Judgement:
     on = question.kind.confidential
     if isinstance(on, Unknown) or not on:
         return ()
-    says = RuleSays(
-        "confidential-is-not-decided",
-        "which drivers have a reference measurement for attestation is not recorded",
-        _LIMITS,
-    )
-    because = Because(
-        "it computes confidentially: a driver without a reference measurement would fail attestation",
-        (Observed("gpu[*].confidential.memory", "in use"), says),
-    )
-    return Refusal(
-        because, (Hint("ask NVIDIA's reference measurement service for this driver and VBIOS, and change it by hand"),)
-    )
+    for limit in limits(question.known, Subject.CONFIDENTIAL):
+        says = cited("confidential-is-not-decided", limit_claim(limit))
+        because = Because(
+            "it computes confidentially: a driver without a reference measurement would fail attestation",
+            (Observed("gpu.confidential", "true"), says),
+        )
+        return Refusal(because, (Hint(f"ask {limit.ask}; then change it by hand"),))
+    return ()
 
 
 RULES = (Rule("confidential-is-not-decided", _confidential),)

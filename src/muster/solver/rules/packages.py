@@ -4,9 +4,12 @@ The lists may be older than the repository; preflight asks the repository itself
 refused here, before anybody waits for a drain; what they do not say is left to preflight, and said so.
 """
 
+from collections.abc import Iterator
+
 from muster.knowledge.schema import PackageRole, PackageSet
 from muster.model.fact import Unknown
 from muster.model.versions.driver import DriverVersion
+from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import REFRESH_LISTS
 from muster.solver.problem import Judgement, Question, Refusal, Rule
@@ -58,56 +61,62 @@ def _way_back(question: Question) -> Judgement:
 
 
 def _same_names(question: Question) -> Judgement:
-    """The driver's packages bear the same names on the new branch."""
+    """The driver's packages bear the same names on the new branch, in the repository from which they came."""
     kind, candidate = question.kind, question.candidate
-    now, then = _set(question, upstream_branch(kind.driver)), _set(question, candidate.number)
-    if now is None or then is None or now is then:
+    branch = _branch_number(kind.driver)
+    now = None if branch is None else _installed_set(question, branch)
+    then = None if now is None else _set_on(question, candidate.number, now.repository)
+    if branch is None or now is None or then is None:
         return ()
-    before = {each.name_for(upstream_branch(kind.driver) or 0): each.role for each in now.members}
-    after = {each.name_for(candidate.number) for each in then.members}
-    moved = [pin.name for pin in kind.packages if before.get(pin.name) is PackageRole.MODULE and pin.name not in after]
+    modules = {each.name_for(branch) for each in now.members if each.role is PackageRole.MODULE}
+    after = [each.name_for(candidate.number) for each in then.members]
+    moved = [pin.name for pin in kind.packages if pin.name in modules and pin.name not in after]
     if not moved:
         return ()
-    module = next(
-        (each.name_for(candidate.number) for each in then.members if each.role is PackageRole.MODULE), "another"
-    )
+    module = next(each.name_for(candidate.number) for each in then.members if each.role is PackageRole.MODULE)
     says = RuleSays(
-        "packages-keep-their-names",
-        f"on {candidate.branch} the modules come as {module}, not as {moved[0]}",
-        ", ".join(then.provenance.sources),
-    )
-    because = Because(
-        f"the driver's packages have other names on {candidate.branch}",
-        (
-            Observed(f"package[{moved[0]}].state", "installed"),
-            Observed("module.nvidia.disk_version", kind.driver),
-            says,
-        ),
-    )
+        "packages-keep-their-names", f"on {candidate.branch} the modules come as {module}, not as {moved[0]}",
+        ", ".join(then.provenance.sources), doubt((f"the names on {candidate.branch}", then.provenance.confidence)),
+    )  # fmt: skip
+    seen = (
+        Observed(f"package[{moved[0]}].state", "installed"), Observed("module.nvidia.disk_version", kind.driver),
+        Observed("os.id", kind.os), Observed("module.nvidia.flavour", kind.flavour),
+    )  # fmt: skip
+    because = Because(f"the driver's packages have other names on {candidate.branch}", (*seen, says))
     return Refusal(
         because, (Hint("this release moves versions, not names: change the names on the nodes by hand once"),)
     )
 
 
-def upstream_branch(driver: str) -> int | None:
+def _branch_number(driver: str) -> int | None:
     """The branch number at the beginning of a driver's text; None where there is none."""
     first = driver.partition(".")[0]
     return int(first) if first.isascii() and first.isdigit() and len(first) < 6 else None
 
 
-def _set(question: Question, branch: int | None) -> PackageSet | None:
-    """The package set that serves the node on a branch, whatever its CPU: names do not differ by it."""
+def _sets(question: Question, branch: int) -> Iterator[PackageSet]:
+    """The package sets that serve the node on a branch, whatever its CPU: names do not differ by it."""
     name, _, version = question.kind.os.partition(" ")
     distribution = f"{name}{version.replace('.', '')}"
     for each in question.known.package_sets:
-        if (
-            branch is not None
-            and distribution in each.distributions
-            and each.flavour == question.kind.flavour
-            and each.first_branch <= branch <= each.last_branch
-        ):
-            return each
-    return None
+        serves = distribution in each.distributions and each.flavour == question.kind.flavour
+        if serves and each.first_branch <= branch <= each.last_branch:
+            yield each
+
+
+def _installed_set(question: Question, branch: int) -> PackageSet | None:
+    """The set most of whose packages the node has, its module's among them: it tells from which repository the driver came."""
+    names = {pin.name for pin in question.kind.packages}
+    best, most = None, 0
+    for each in _sets(question, branch):
+        own = [member for member in each.members if member.name_for(branch) in names]
+        if len(own) > most and any(member.role is PackageRole.MODULE for member in own):
+            best, most = each, len(own)
+    return best
+
+
+def _set_on(question: Question, branch: int, repository: str) -> PackageSet | None:
+    return next((each for each in _sets(question, branch) if each.repository == repository), None)
 
 
 RULES = (
