@@ -11,7 +11,6 @@ from muster.documents import Document, compose
 from muster.knowledge.loader import DATA, load
 from muster.knowledge.reading import (
     FILES,
-    confidence_of,
     read_architectures,
     read_base,
     read_branches,
@@ -81,7 +80,7 @@ def test_no_family_stands_for_two_architectures() -> None:
 
 def test_no_two_package_sets_answer_the_same_question() -> None:
     asked = [
-        (distribution, each.architecture, each.flavour, number)
+        (each.repository, distribution, each.architecture, each.flavour, number)
         for each in BASE.package_sets
         for distribution in each.distributions
         for number in range(each.first_branch, each.last_branch + 1)
@@ -108,27 +107,20 @@ def test_the_revision_is_a_sha256_of_all_files() -> None:
     assert sorted(path.name for path in DATA.glob("*.yaml")) == sorted(FILES)
 
 
-@pytest.mark.parametrize(
-    ("word", "confidence", "note"),
-    [
-        (None, Confidence.STATED, None),
-        ("toolkit table", Confidence.STATED, "toolkit table"),
-        ("third_party", Confidence.THIRD_PARTY, "third_party"),
-        ("secondary", Confidence.THIRD_PARTY, "secondary"),
-        ("single report", Confidence.THIRD_PARTY, "single report"),
-        ("inferred", Confidence.DERIVED, "inferred"),
-        ("derived", Confidence.DERIVED, None),
-        ("partly tested", Confidence.DERIVED, "partly tested"),
-        ("mixed", Confidence.MEMORY, "mixed"),
-        ("memory", Confidence.MEMORY, None),
-        ("somebody said so", Confidence.MEMORY, "somebody said so"),
-        ("conflicting", Confidence.CONFLICTING, None),
-    ],
-)
-def test_the_collectors_word_becomes_one_of_five_and_is_kept(
-    word: str | None, confidence: Confidence, note: str | None
-) -> None:
-    assert confidence_of(word) == (confidence, note)
+@pytest.mark.parametrize("word", ["third_party", "inferred", "mixed", "single report", "certain", "Stated", ""])
+def test_a_word_for_confidence_beside_the_five_is_refused(word: str) -> None:
+    text = f"{BRANCH}  confidence: '{word}'\n"
+    with pytest.raises(DocumentFaults) as raised:
+        read_branches(compose(text, "x.yaml"))
+    (fault,) = raised.value.faults
+    assert fault.startswith("x.yaml:10: branches record: confidence cannot be"), fault
+
+
+def test_the_collectors_own_word_is_kept_beside_the_confidence() -> None:
+    noted = [each for _, each in provenances(BASE) if each.confidence_note is not None]
+    assert {each.confidence for each in noted if each.confidence_note == "third_party"} == {Confidence.THIRD_PARTY}
+    assert {each.confidence for each in noted if each.confidence_note == "mixed"} == {Confidence.MEMORY}
+    assert {each.confidence for each in noted if each.confidence_note == "inferred"} == {Confidence.DERIVED}
 
 
 BRANCH = """\
