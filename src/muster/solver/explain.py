@@ -1,6 +1,6 @@
 """Why an answer is what it is, as a tree of values. Words are made from it elsewhere; what could be done about it is a second list."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,10 +30,11 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Something the policy asks for, with the path in the policy."""
+    """Something the policy asks for, with the path in the policy, and where that stands (`fleet.yaml:12`) once somebody has looked it up."""
 
     path: str
     value: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,17 @@ class Hint:
     """What would unblock, kept apart from why it is blocked."""
 
     says: str
+
+
+def located(tree: "Because", where: Callable[[str], str]) -> "Because":
+    """The tree with each `Wanted` at the place that `where` gives for its path."""
+    causes: list[Because | Leaf] = []
+    for cause in tree.causes:
+        if isinstance(cause, Wanted):
+            causes.append(Wanted(cause.path, cause.value, where(cause.path)))
+        else:
+            causes.append(located(cause, where) if isinstance(cause, Because) else cause)
+    return Because(tree.conclusion, tuple(causes))
 
 
 def leaves(tree: "Because | Leaf") -> Iterator[Leaf]:

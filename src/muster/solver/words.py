@@ -23,23 +23,30 @@ def sentence(tree: Because | Leaf) -> str:
             return f"{says} [{rule}]{weak}" + (f" ({ASK}: {ask})" if ask else "")
         case Observed(path=path, value=value):
             return f"the node shows {path} = {value}"
-        case Wanted(path=path, value=value):
-            return f"the policy asks for {path} = {value}"
+        case Wanted(path=path, value=value, at=at):
+            return f"the policy asks for {path} = {value}" + (f" ({at})" if at else "")
         case NoCandidate(what=what):
             return f"nothing to choose from: {what}"
         case _:
             assert_never(tree)
 
 
-def paragraphs(tree: Because | Leaf, depth: int = 0) -> tuple[str, ...]:
-    """The tree as indented lines, a conclusion before what it rests on."""
+MOST_CAUSES = 6
+"""So many causes of one conclusion are said; --json has them all."""
+
+
+def paragraphs(tree: Because | Leaf, depth: int = 0, most: int | None = None) -> tuple[str, ...]:
+    """The tree as indented lines, a conclusion before what it rests on; with `most`, so many causes of each conclusion and how many more."""
     lead = "" if depth == 0 else "  " * depth + "because "
     lines = [lead + sentence(tree)]
     if isinstance(tree, RuleSays) and tree.source:
         lines.append("  " * (depth + 1) + f"source: {tree.source}")
     if isinstance(tree, Because):
-        for cause in tree.causes:
-            lines += paragraphs(cause, depth + 1)
+        for cause in tree.causes[:most]:
+            lines += paragraphs(cause, depth + 1, most)
+        left = len(tree.causes) - (len(tree.causes) if most is None else most)
+        if left > 0:
+            lines.append("  " * (depth + 1) + f"and {left} more of the kind: --json has them")
     return tuple(lines)
 
 
@@ -53,8 +60,8 @@ def body(tree: Because | Leaf) -> Mapping[str, object]:
             return {"rule": rule, "says": says, "source": source, **more}
         case Observed(path=path, value=value):
             return {"observed": path, "value": value}
-        case Wanted(path=path, value=value):
-            return {"wanted": path, "value": value}
+        case Wanted(path=path, value=value, at=at):
+            return {"wanted": path, "value": value} | ({"at": at} if at else {})
         case NoCandidate(what=what):
             return {"no_candidate": what}
         case _:
