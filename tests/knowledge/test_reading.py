@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.documents import Document, compose
+from muster.knowledge.base import FILES, read_base, revision_of
 from muster.knowledge.loader import DATA, load
 from muster.knowledge.reading import (
-    FILES,
     read_architectures,
-    read_base,
     read_branches,
     read_package_sets,
     read_releases,
     read_toolkits,
-    revision_of,
 )
 from muster.knowledge.schema import Confidence, KnowledgeBase, Provenance
 from muster.knowledge.shelves import read_shelves

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from muster.documents import MAX_BYTES, Fault, refused
 from muster.knowledge.compiled import restored
 from muster.knowledge.schema import KnowledgeBase
 
@@ -26,14 +27,29 @@ MOST_FORMS: Final = 4
 
 
 @cache
-def load() -> KnowledgeBase:
-    """The packaged base, read once a process. Raises DocumentFaults, which the release's own tests rule out."""
-    return read_cached(packaged(), cache_folder())
+def load(site: Path | None = None) -> KnowledgeBase:
+    """The packaged base with what a site keeps in the folder `site`, read once a process.
+
+    A folder that is not there adds nothing. Raises DocumentFaults, which the release's own tests rule out for the packaged files.
+    """
+    return read_cached({**packaged(), **added(site)}, cache_folder())
 
 
 def packaged() -> Mapping[str, bytes]:
     """The files that come with this release, by name."""
     return {path.name: path.read_bytes() for path in sorted(DATA.glob("*.yaml"))}
+
+
+def added(site: Path | None) -> Mapping[str, bytes]:
+    """The files a site added, by their paths. Raises DocumentFaults for one that cannot be read."""
+    found: dict[str, bytes] = {}
+    for path in () if site is None else sorted(site.glob("*.yaml")):
+        try:
+            with path.open("rb") as file:
+                found[str(path.resolve())] = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise refused(str(path), (Fault(1, 1, f"cannot be read: {error.strerror}"),)) from None
+    return found
 
 
 def cache_folder() -> Path:
