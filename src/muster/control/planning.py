@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from muster.control.site import Site, named
 from muster.health.consistency import check
 from muster.health.judgement import Subject
+from muster.knowledge.query import LEARN_MORE
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
@@ -66,7 +67,7 @@ def known_driver(site: Site, text: str) -> DriverVersion:
         near = ", ".join(v.text for v in nearest_versions(version.plain, base.releases, 3))
         raise UnknownName(
             f"driver {text} is not known to the knowledge base ({base.revision[:12]})",
-            hint=f"the nearest known are {near}; newer knowledge comes with a newer release of Muster",
+            hint=f"the nearest known are {near}; {LEARN_MORE}",
         )
     return version
 

@@ -10,6 +10,7 @@ import importlib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -26,12 +27,16 @@ MOST_FORMS: Final = 4
 """Compiled forms kept: of this release, of one before, and of two sites' additions to them."""
 
 
-@cache
 def load(site: Path | None = None) -> KnowledgeBase:
     """The packaged base with what a site keeps in the folder `site`, read once a process.
 
     A folder that is not there adds nothing. Raises DocumentFaults, which the release's own tests rule out for the packaged files.
     """
+    return _loaded(site if site is not None and any(site.glob("*.yaml")) else None)
+
+
+@cache
+def _loaded(site: Path | None) -> KnowledgeBase:
     return read_cached({**packaged(), **added(site)}, cache_folder())
 
 
@@ -90,10 +95,13 @@ def _read_own(form: Path) -> str | None:
         handle = os.open(form, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
+    found = os.fstat(handle)
+    ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not ours or not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        return None
     with os.fdopen(handle, encoding="utf-8", errors="replace") as file:
-        found = os.fstat(file.fileno())
-        ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return file.read() if ours and stat.S_ISREG(found.st_mode) else None
+        return file.read()
 
 
 def _keep(form: Path, text: str) -> None:
@@ -109,4 +117,5 @@ def _keep(form: Path, text: str) -> None:
         for old in others[MOST_FORMS:]:
             old.unlink()
     except OSError:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()

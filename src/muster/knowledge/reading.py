@@ -391,7 +391,7 @@ def _open_modules(records: Records, fields: Fields, outer: Provenance) -> OpenMo
 
 
 def _families(records: Records, fields: Fields, outer: Provenance) -> Iterator[Family]:
-    for each in records.each_of(fields.node_of("families"), "families", ("names",), ("names",)):
+    for each in records.each_of(fields.node_of("families"), "families", ("names",), ("names",), source=""):
         provenance = records.provenance(each, outer)
         for family in each.texts("names"):
             yield Family(family, provenance)
