@@ -103,6 +103,12 @@ def test_forward_compatibility_asks_for_the_gpus_class_and_the_base_driver(
     assert answer.can_decide is (fit is not Fit.UNKNOWN and not limits)
 
 
+def test_a_new_feature_branch_as_base_decides_nothing_because_the_guide_contradicts_itself() -> None:
+    answer = query_cuda.forward_compat(BASE, cuda("13.3"), driver("590.48.01"), "NVIDIA L40S")
+    assert answer.fit is Fit.FORWARD_COMPAT
+    assert answer.limits == () and not answer.can_decide
+
+
 def test_the_floor_of_a_major_holds_for_its_releases_that_are_still_to_come() -> None:
     for release, floor in (("11.4", "450.80.02"), ("12.99", "525.60.13"), ("13.99", "580.65.06"), ("10.2", "440.33")):
         found = query_cuda.minimum_driver(BASE, cuda(release))

@@ -12,7 +12,8 @@ from muster.knowledge.catalog import FACTS, KINDS
 from muster.knowledge.claims import Claim
 from muster.knowledge.listing import KindView, kind_named, line_of, lines_of, record_named, views
 from muster.knowledge.loader import DATA, load
-from muster.knowledge.records import Fact, KnownIssue, Limit
+from muster.knowledge.records import KnownIssue, Limit
+from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import Confidence, Provenance
 from muster.model.errors import UnknownName
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from muster.knowledge import records as r
 from muster.knowledge import records_images as i
 from muster.knowledge import records_libs as b
+from muster.knowledge import records_more as m
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,16 @@ class Kind:
 _ID: Final = ("id",)
 
 KINDS: Final = (
-    Kind("lifecycle", "driver_branches.yaml", "lifecycle", r.Lifecycle, ("designation",), "how long kinds of branches are supported"),
-    Kind("feed", "driver_branches.yaml", "feeds", r.Feed, _ID, "files of NVIDIA's with newer knowledge"),
-    Kind("windows-release", "driver_releases.yaml", "windows_releases", r.WindowsRelease, ("version",), "Windows driver builds"),
-    Kind("minor-version", "cuda_toolkits.yaml", "minor_version_compat", r.MinorVersions, ("toolkit_major",),
+    Kind("lifecycle", "driver_branches.yaml", "lifecycle", m.Lifecycle, ("designation",), "how long kinds of branches are supported"),
+    Kind("feed", "driver_branches.yaml", "feeds", m.Feed, _ID, "files of NVIDIA's with newer knowledge"),
+    Kind("windows-release", "driver_releases.yaml", "windows_releases", m.WindowsRelease, ("version",), "Windows driver builds"),
+    Kind("minor-version", "cuda_toolkits.yaml", "minor_version_compat", m.MinorVersions, ("toolkit_major",),
          "branches that run a whole CUDA major"),
-    Kind("compiler", "cuda_toolkits.yaml", "compiler_support", r.CompilerSupport, ("cuda",), "host compilers of CUDA releases"),
-    Kind("dropped", "cuda_toolkits.yaml", "dropped_architectures", r.DroppedCapabilities, ("cuda_major",),
+    Kind("compiler", "cuda_toolkits.yaml", "compiler_support", m.CompilerSupport, ("cuda",), "host compilers of CUDA releases"),
+    Kind("dropped", "cuda_toolkits.yaml", "dropped_architectures", m.DroppedCapabilities, ("cuda_major",),
          "compute capabilities that CUDA majors left behind"),
-    Kind("mig-driver", "gpu_architectures.yaml", "mig_drivers", r.MigDriver, ("gpu",), "the oldest driver with MIG"),
-    Kind("nvswitch", "gpu_architectures.yaml", "nvswitch_devices", r.SwitchDevice, _ID, "NVSwitches as devices"),
+    Kind("mig-driver", "gpu_architectures.yaml", "mig_drivers", m.MigDriver, ("gpu",), "the oldest driver with MIG"),
+    Kind("nvswitch", "gpu_architectures.yaml", "nvswitch_devices", m.SwitchDevice, _ID, "NVSwitches as devices"),
     Kind("component-rule", "fabric_manager.yaml", "component_rules", r.ComponentRule, _ID,
          "how the version of a part of the stack hangs on the driver's"),
     Kind("gpu-system", "fabric_manager.yaml", "systems", r.GpuSystem, _ID,
@@ -53,21 +54,21 @@ KINDS: Final = (
     Kind("gpu-class", "forward_compat.yaml", "gpu_classes", r.GpuClass, _ID, "GPUs on which forward compatibility works"),
     Kind("compat-floor", "forward_compat.yaml", "floors", r.CompatFloor, ("package_major",),
          "branches with which a CUDA major begins"),
-    Kind("compat-history", "forward_compat.yaml", "historical", r.CompatHistory, ("package_family",),
+    Kind("compat-history", "forward_compat.yaml", "historical", m.CompatHistory, ("package_family",),
          "bases of earlier editions of the table"),
-    Kind("error-code", "forward_compat.yaml", "error_codes", r.ErrorCode, ("code",),
+    Kind("error-code", "forward_compat.yaml", "error_codes", m.ErrorCode, ("code",),
          "CUDA errors that tell of a mismatch"),
     Kind("kernel-failure", "kernel_support.yaml", "build_failures", r.KernelFailure, _ID,
          "kernels on which a driver's module does not build"),
     Kind("kernel-ceiling", "kernel_support.yaml", "ceilings", r.KernelCeiling, ("branch",),
          "the newest kernel on which a branch was seen to build"),
-    Kind("guide-support", "kernel_support.yaml", "guides", r.GuideSupport, ("branch",),
+    Kind("guide-support", "kernel_support.yaml", "guides", m.GuideSupport, ("branch",),
          "distributions that NVIDIA's installation guide names"),
-    Kind("validated-kernel", "kernel_support.yaml", "validated_kernels", r.ValidatedKernel, ("os", "kernel"),
+    Kind("validated-kernel", "kernel_support.yaml", "validated_kernels", m.ValidatedKernel, ("os", "kernel"),
          "kernels that NVIDIA validated"),
     Kind("known-issue", "known_issues.yaml", "issues", r.KnownIssue, _ID, "faults of drivers: where, what happens, what helps"),
     Kind("package-rename", "package_sets.yaml", "renames", r.PackageRename, _ID, "names of packages that change with a branch"),
-    Kind("locking", "package_sets.yaml", "locking", r.Locking, _ID, "how a distribution is kept on one branch"),
+    Kind("locking", "package_sets.yaml", "locking", m.Locking, _ID, "how a distribution is kept on one branch"),
     Kind("xid", "xid.yaml", "xids", b.Xid, ("xid",), "error codes of the driver"),
     Kind("xid-origin", "xid.yaml", "origins", b.XidOrigin, _ID, "where verdicts about Xids were read"),
     Kind("bulletin", "security_bulletins.yaml", "driver_bulletins", b.Bulletin, ("bulletin",), "security bulletins of the driver"),
@@ -112,7 +113,7 @@ KINDS: Final = (
     Kind("brand-set", "nvidia_require_cuda.yaml", "brand_sets", i.BrandSet, _ID, "sets of GPU brands in it"),
     Kind("require-cuda", "nvidia_require_cuda.yaml", "records", i.CudaRequirement, _ID, "the expressions of nvidia/cuda images"),
     Kind("limit", "limits.yaml", "refusals", r.Limit, _ID, "what must not be decided from these records"),
-    Kind("doubt", "limits.yaml", "doubts", r.Doubt, _ID, "what is weak in these records"),
+    Kind("doubt", "limits.yaml", "doubts", m.Doubt, _ID, "what is weak in these records"),
 )  # fmt: skip
 
 FACTS: Final = (

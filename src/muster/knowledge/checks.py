@@ -18,21 +18,16 @@ from muster.knowledge.records import (
     CompatPackage,
     ComponentRule,
     GpuSystem,
-    GuideSupport,
     KernelCeiling,
     KernelFailure,
     KnownIssue,
     Limit,
-    Locking,
-    MigDriver,
-    MinorVersions,
     PackageRename,
-    SwitchDevice,
-    WindowsRelease,
 )
 from muster.knowledge.records_images import BrandSet, CudaRequirement, OperatorPlatform
 from muster.knowledge.records_libs import Bulletin
-from muster.knowledge.schema import KnowledgeBase
+from muster.knowledge.records_more import GuideSupport, Locking, MigDriver, MinorVersions, SwitchDevice, WindowsRelease
+from muster.knowledge.schema import Channel, KnowledgeBase
 from muster.knowledge.shelves import file_of
 from muster.model.ranges import parse_ranges
 from muster.model.versions.driver import DriverVersion
@@ -80,16 +75,37 @@ def _releases(base: KnowledgeBase) -> Iterator[Misfit]:
                 "release", release.version.text, f"it belongs to {release.version.branch}, not to {release.branch}"
             )
         yield from _known(base, "release", release.version.text, (release.branch,))
+    yield from _days(base)
     for windows in base.of(WindowsRelease).values():
         yield from _known(base, "windows-release", windows.version, (windows.branch,))
+
+
+def _days(base: KnowledgeBase) -> Iterator[Misfit]:
+    """Data-centre builds of a branch are published in the order of their numbers."""
+    last: dict[str, str] = {}
+    for release in base.releases.values():
+        if release.channel is Channel.DATACENTER and release.released is not None:
+            if release.released < last.get(release.branch, ""):
+                yield Misfit(
+                    "release",
+                    release.version.text,
+                    f"a lower build of {release.branch} is of {last[release.branch]}, later",
+                )
+            last[release.branch] = release.released
 
 
 def _toolkits(base: KnowledgeBase) -> Iterator[Misfit]:
     for toolkit in base.toolkits.values():
         if toolkit.branch is not None:
             yield from _known(base, "toolkit", toolkit.version.text, (toolkit.branch,))
-        if toolkit.version.major >= 11 and toolkit.minimum_driver is None:
+        oldest, bundled = toolkit.minimum_driver, toolkit.bundled_driver
+        if toolkit.version.major >= 11 and oldest is None:
             yield Misfit("toolkit", toolkit.version.text, "no oldest driver is recorded")
+        # CUDA 11.0 really was published with drivers below the floor of its major.
+        if oldest is not None and bundled is not None and bundled < oldest and toolkit.version.release != "11.0":
+            yield Misfit(
+                "toolkit", toolkit.version.text, f"it brings {bundled.text}, below its oldest driver {oldest.text}"
+            )
     for each in base.of(MinorVersions).values():
         yield from _known(base, "minor-version", str(each.toolkit_major), (each.min_branch,))
     for floor in base.of(CompatFloor).values():

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from muster.knowledge.catalog import KINDS
 from muster.knowledge.packing import plain
-from muster.knowledge.records import Fact
+from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import Confidence, KnowledgeBase, Provenance
 from muster.model.errors import UnknownName
 from muster.model.nearest import nearest

@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.documents import Document, Fields, Node, Reader
 from muster.knowledge.catalog import FACTS, KINDS, Kind
 from muster.knowledge.forms import Taking, day
-from muster.knowledge.records import Fact
+from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import Shelf
 
 Shelves = Mapping[type, Mapping[str, Any]]
