@@ -9,14 +9,6 @@ from collections.abc import Iterator, Sequence
 from muster.health.judgement import upstream
 from muster.model.fact import NodeFacts
 
-ASKED = frozenset(
-    {
-        "library-is-not-loaded", "loaded-is-not-on-disk", "mixed-drivers", "next-boot-differs", "module-missing", "cdi-stale",
-        "fabric-manager-differs",
-    }
-)  # fmt: skip
-"""Findings for which the logs are asked; where they do not say, that is said."""
-
 LIBRARY = re.compile(r"libcuda\d|libnvidia-(ml|compute)|nvidia-(driver|utils)|cuda-(drivers|compat)")
 MODULE = re.compile(
     r"nvidia-(kernel|dkms|open|driver-)|linux-(modules|objects|signatures)-nvidia|kmod-nvidia|cuda-drivers"
