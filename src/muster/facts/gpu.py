@@ -58,10 +58,10 @@ _PROVIDES = (
     "gpu.driver_version",
     "gpu.cuda_version",
     "gpu.product",
-    "gpu.fabric_state",
-    "gpu.confidential",
     *(f"settings.{name}" for name in _SETTINGS),
     "settings.mig_devices",
+    "gpu.fabric_state",
+    "gpu.confidential",
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
 
@@ -72,17 +72,9 @@ MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
 
 _SUMS = (
-    "gpu",
-    "mig_devices",
-    "mig_device",
-    "uuid",
-    "attached_gpus",
-    "driver_version",
-    "kmd_version",
-    "cuda_version",
-    "cuda_umd_version",
+    "gpu", "mig_devices", "mig_device", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version",
     "cc_protected_memory_usage",
-)
+)  # fmt: skip
 _READ = sorted(
     {"nvidia_smi_log", *_SUMS, *(part for places in _FIELDS.values() for place in places for part in place.split("/"))}
 )
@@ -156,18 +148,6 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     return found
 
 
-def _fabric(log: ET.Element) -> FactValue:
-    """The state that all GPUs give of their NVLink fabric; where they differ, each state once."""
-    states = sorted({_text(gpu, "fabric/state") for gpu in log.iterfind("gpu")} - {""})
-    return _read.text_or(", ".join(states)[:200], "the report states none")
-
-
-def _confidential(log: ET.Element) -> FactValue:
-    """Whether some GPU has memory set aside for confidential computing."""
-    sizes = [text for gpu in log.iterfind("gpu") if (text := _text(gpu, "cc_protected_memory_usage/total"))]
-    return any(size[0] in "123456789" for size in sizes) if sizes else Unknown("the report does not say it")
-
-
 def _set_to(values: Sequence[FactValue]) -> FactValue:
     """What the GPUs of the node are set to, in one text: `Enabled`, or `6 Enabled, 2 Disabled` where they differ."""
     lost = next((each for each in values if isinstance(each, Unknown) and each.why.lower() != _DEPRECATED), None)
@@ -181,6 +161,18 @@ def _counted(texts: Sequence[str]) -> str:
         if len(counts) == 1
         else ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
     )
+
+
+def _fabric(log: ET.Element) -> FactValue:
+    """The state that all GPUs give of their NVLink fabric; where they differ, each state once."""
+    states = sorted({_text(gpu, "fabric/state") for gpu in log.iterfind("gpu")} - {""})
+    return _read.text_or(", ".join(states)[:200], "the report states none")
+
+
+def _confidential(log: ET.Element) -> FactValue:
+    """Whether some GPU has memory set aside for confidential computing."""
+    sizes = [text for gpu in log.iterfind("gpu") if (text := _text(gpu, "cc_protected_memory_usage/total"))]
+    return any(size[0] in "123456789" for size in sizes) if sizes else Unknown("the report does not say it")
 
 
 def document(raw: RawOutput, *, only_read: bool = False) -> ET.Element | Unknown:

@@ -18,7 +18,7 @@ variable="$V/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 if command -v mokutil >/dev/null; then
   mokutil --sb-state 2>&1 | sed 's/^/state /'
   mokutil --list-enrolled 2>&1 | sed -n -e 's/^[[:space:]]*Subject:[[:space:]]*/subject /p' -e 's/^\(.*is empty.*\)/empty \1/p' \
-    -e '/^[[:space:]]*Serial Number:/{' -e N -e 's/^[[:space:]]*Serial Number:[[:space:]]*/serial /' -e 's/\n[[:space:]]*/ /p' -e '}'
+    -e '/^[[:space:]]*Serial Number:/{' -e N -e 's/^[[:space:]]*Serial Number:[[:space:]]*/serial /' -e 's/\n[[:space:]]*/ /' -e p -e '}'
 else
   echo "mokutil missing"
   if [ -r "$variable" ]; then echo "variable $(od -An -t u1 -j 4 -N 1 "$variable")"; fi

@@ -35,6 +35,7 @@ for bundle in "$R"/run/containerd/io.containerd.runtime.v2.task/*/*/config.json 
   if [ ! -r "$bundle" ]; then continue; fi
   set -- "$@" "$bundle"
   id=${bundle%/config.json} id=${id%/userdata} id=${id##*/}
+  echo "bundle ${bundle#"$R"}"
   docker="$R/var/lib/docker/containers/$id/config.v2.json"
   if [ -r "$docker" ]; then set -- "$@" "$docker"; fi
 done
@@ -43,7 +44,7 @@ for place in "$R"/run/containers/storage/overlay-containers/*/userdata/conmon.pi
   read -r pid <"$place"
   id=${place%/userdata/conmon.pid} id=${id##*/}
   bundle="$R/var/lib/containers/storage/overlay-containers/$id/userdata/config.json"
-  if [ -d "$R/proc/$pid" ] && [ -r "$bundle" ]; then set -- "$@" "$bundle"; fi
+  if [ -d "$R/proc/$pid" ] && [ -r "$bundle" ]; then set -- "$@" "$bundle"; echo "bundle ${bundle#"$R"}"; fi
 done
 for folder in run/containerd run/docker run/containers; do
   if [ -d "$R/$folder" ] && [ ! -x "$R/$folder" ]; then echo "containers shut"; fi
@@ -70,6 +71,7 @@ _PROVIDES = (
 MOST_CONTAINERS = 200
 _HOLDER = re.compile(r"holder (\d{1,10});([^;]{0,60});([^;]{0,600});(.{0,600})")
 _IN = re.compile(r"in /(.{1,300}?)/([0-9a-zA-Z][\w.-]{1,100})/(?:userdata/)?config(\.v2)?\.json:(.{1,480})")
+_BUNDLE = re.compile(r"bundle /(.{1,300}?)/([0-9a-zA-Z][\w.-]{1,100})/(?:userdata/)?config\.json")
 _LIST = re.compile(r"in /var/lib/containers/\S{1,200}/containers\.json:(.{1,480})")
 _ENV = re.compile(r'"(CUDA_VERSION|NVIDIA_VISIBLE_DEVICES|NVIDIA_REQUIRE_CUDA)=(.{0,300})')
 _PAIR = re.compile(r'"([\w.-]{1,80})": ?"(.{0,300})')
@@ -133,11 +135,13 @@ def _containers(lines: Iterable[str]) -> Mapping[str, FactValue]:
     shut = False
     for line in lines:
         shut = shut or line == "containers shut"
-        entry, member = _IN.fullmatch(line), _LIST.fullmatch(line)
+        bundle, entry, member = _BUNDLE.fullmatch(line), _IN.fullmatch(line), _LIST.fullmatch(line)
         if member:
             at = _listed(member[1], at, listed)
-        elif entry:
-            _take(entry, seen)
+        elif bundle or entry:
+            told = _told(seen, bundle or entry)
+            if entry and told is not None:
+                _take(entry[4], told)
     found: dict[str, FactValue] = {}
     wanting = 0
     for identity, told in seen.items():
@@ -164,12 +168,19 @@ def _listed(said: str, at: str, listed: dict[str, str]) -> str:
     return at
 
 
-def _take(entry: re.Match[str], seen: dict[str, dict[str, str]]) -> None:
-    place, identity, said = entry[1], entry[2][:12], entry[4]
+def _told(seen: dict[str, dict[str, str]], match: re.Match[str] | None) -> dict[str, str] | None:
+    """What is known of the container that a line is about; None beyond what any node runs."""
+    if match is None:
+        return None
+    identity = match[2][:12]
     if identity not in seen and len(seen) >= 10 * MOST_CONTAINERS:
-        return
+        return None
     told = seen.setdefault(identity, {})
-    told.setdefault("runtime", _runtime(place))
+    told.setdefault("runtime", _runtime(match[1]))
+    return told
+
+
+def _take(said: str, told: dict[str, str]) -> None:
     env, pair = _ENV.match(said), _PAIR.match(said)
     if env:
         if not (env[1] == "NVIDIA_VISIBLE_DEVICES" and env[2] in ("void", "none", "")):

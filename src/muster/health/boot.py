@@ -33,7 +33,7 @@ def next_boot(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
     if missing:
         yield Seen(
             "module-missing", Severity.WARNING, "boot", f"no nvidia module on disk for {', '.join(missing)}: booted, it has no GPUs",
-            "install its headers, then: dkms autoinstall -k KERNEL; or remove the kernel", cause.installed(facts, f"linux-image-{missing[-1]}"),
+            "install its headers, then: dkms autoinstall -k KERNEL; or remove the kernel", cause.kernel(facts, missing[-1]),
         )  # fmt: skip
     if isinstance(coming, str) and coming in on_disk:
         yield from _coming(facts, coming, loaded)
@@ -52,7 +52,7 @@ def _coming(facts: NodeFacts, kernel: str, loaded: str) -> Iterator[Seen]:
         return  # of the running kernel `loaded-is-not-on-disk` speaks
     yield Seen(
         "next-boot-differs", Severity.ERROR, "boot", words, "install its headers, then: dkms autoinstall -k KERNEL; do not reboot before",
-        cause.installed(facts, f"linux-image-{kernel}"),
+        cause.kernel(facts, kernel),
     )  # fmt: skip
 
 

@@ -44,6 +44,18 @@ def installed(facts: NodeFacts, package: str) -> str:
     return _words(facts, [each for each in _changes(facts) if each[1] == package and each[3] != "<none>"])
 
 
+def kernel(facts: NodeFacts, release: str) -> str:
+    """The newest transaction that brought the kernel of that release: Debian names the package so, RPM the version."""
+    named = f"linux-image-{release}"
+    brought_it = [
+        each
+        for each in _changes(facts)
+        if each[3] != "<none>"
+        and (each[1] == named or (each[1].startswith("kernel") and release.startswith(f"{each[3]}.")))
+    ]
+    return _words(facts, brought_it)
+
+
 _Change = tuple[str, str, str, str]
 """(transaction, package, old, new)"""
 

@@ -11,11 +11,13 @@ from muster.health.judgement import Gap, Question, Seen, Subject, gap, upstream
 from muster.model.fact import NodeFacts
 from muster.model.finding import Severity
 
-_META = re.compile(r"linux-image(-[a-z]\S*)?|linux-(generic|virtual|aws|azure|gcp|oracle|nvidia)\S*")
+_META = re.compile(
+    r"linux-image(-[a-z]\S*)?|linux-(generic|virtual|aws|azure|gcp|oracle|nvidia)\S*|kernel(-core|-default|-uek|-uek-core)?"
+)
 _LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?")
 _WITH_DRIVER = re.compile(r"cuda(-(runtime|demo-suite))?(-\d{1,2}-\d{1,2})?")
 """NVIDIA's packages of a CUDA toolkit that depend on its driver packages; `cuda-toolkit-12-8` and the libraries do not."""
-_DRIVER = re.compile(r"libcuda\d|nvidia-(driver|kernel|dkms|open)|libnvidia-(compute|ml)")
+_DRIVER = re.compile(r"libcuda\d|nvidia-(driver|kernel|dkms|open)|libnvidia-(compute|ml)|kmod-nvidia")
 
 
 def upgrades(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
@@ -52,7 +54,7 @@ def kernel_hold(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
     if free:
         yield Seen(
             "kernel-not-held", Severity.WARNING, "packages", f"{', '.join(free)} not held: an upgrade may bring a kernel without a driver",
-            "on the node: apt-mark hold PACKAGE, or in the policy: holds: {kernel: false}",
+            "on the node: apt-mark hold PACKAGE, or dnf versionlock add PACKAGE; or in the policy: holds: {kernel: false}",
         )  # fmt: skip
     unread = [value for name in names if not isinstance(value := facts.value(f"package[{name}].hold"), bool)]
     if unread:
@@ -71,7 +73,7 @@ def run_install(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
         if packages:
             yield Seen(
                 "run-over-packages", Severity.ERROR, "packages", f"a .run install {version} lies over {packages[0]} and others",
-                "nvidia-uninstall, then install the packages again: apt-get install --reinstall",
+                "nvidia-uninstall, then install the packages again: apt-get install --reinstall, or dnf reinstall",
             )  # fmt: skip
 
 

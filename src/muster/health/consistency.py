@@ -117,7 +117,7 @@ def _packages(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
     why = facts.unread("package") or (manager.why if isinstance(manager, Unknown) else None)
     if why is not None:
         words = f"the installed packages are unknown: {why}"
-        yield Seen("packages-unknown", Severity.UNKNOWN, "packages", words, "on the node: dpkg-query -W")
+        yield Seen("packages-unknown", Severity.UNKNOWN, "packages", words, "on the node: dpkg-query -W, or rpm -qa")
         return
     broken = [n for n in facts.members("package") if facts.text(f"package[{n}].state") in BROKEN_STATES]
     if broken:
@@ -143,11 +143,13 @@ def _holds(facts: NodeFacts) -> Iterator[Seen | Gap]:
     unknown = [hold for hold in holds if not isinstance(hold, bool)]
     if unknown:
         words = f"whether {len(unknown)} driver packages are held is unknown"
-        yield Seen("hold-unknown", Severity.UNKNOWN, "packages", words, "on the node: apt-mark showhold")
+        yield Seen(
+            "hold-unknown", Severity.UNKNOWN, "packages", words, "on the node: apt-mark showhold, or dnf versionlock"
+        )
     if free:
         yield Seen(
             "hold-missing", Severity.WARNING, "packages", f"{len(free)} driver packages are not held: an upgrade may change them",
-            "a rollout holds them; by hand: apt-mark hold",
+            "a rollout holds them; by hand: apt-mark hold, or dnf versionlock add",
         )  # fmt: skip
 
 
