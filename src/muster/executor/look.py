@@ -49,7 +49,7 @@ async def look(
     if program is not None and (other := _other_text(node, program, installed_sha256(outcome.stdout, nonce), outcome)):
         return other
     frames = {
-        name: RawOutput(frame.exit_status, frame.stdout, frame.truncated)
+        name: RawOutput(frame.exit_status, frame.stdout, frame.truncated, frame.note)
         for name, frame in parse_frames(outcome.stdout, nonce).items()
     }
     if not frames:
