@@ -179,7 +179,7 @@ class Solution:
 class NoSolution:
     """No candidate is admissible: why, and apart from that what would unblock.
 
-    `rules` names the rules that refused, most basic first; `unknown`: each refusal is one because something could not be seen.
+    `rules` names the rules that refused, most basic first; `unknown`: some candidate was refused only because something could not be seen.
     """
 
     because: Because

@@ -78,7 +78,7 @@ def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequen
         return NoSolution(because, few((*_known_branches(demand, base), NEWER_KNOWLEDGE)), ("no-candidate",))
     hints = few(tuple(hint for _, refusal in refusals for hint in refusal.hints))
     rules = tuple(dict.fromkeys(name for name, _ in refusals))
-    unknown = all(refusal.unknown for _, refusal in refusals)
+    unknown = any(refusal.unknown for _, refusal in refusals)
     distinct = tuple(dict.fromkeys(refusal.because for _, refusal in refusals))
     if len(distinct) == 1:
         (only,) = distinct

@@ -3,6 +3,8 @@
 Without it CUDA never becomes ready on such a node, though nvidia-smi lists every GPU.
 """
 
+import re
+
 from muster.knowledge.query_components import component_rule, system_claim, systems_of
 from muster.knowledge.records import Component, GpuSystem
 from muster.model.fact import Unknown
@@ -17,6 +19,10 @@ BOARD_GPUS = 8
 
 NO_FABRIC = ("N/A", "Not Supported")
 IN_FABRIC = ("Completed", "In Progress")
+WITHOUT_SWITCHES = frozenset({"PCIE", "FHHL", "NVL", "SXM2", "DGXS", "GRID"})
+"""Words of product names: cards for PCIe slots, boards of the V100 whose GPUs are wired to each other (DGX-1), workstations, parts of
+a GPU that a host lends out."""
+
 SPEAKS_FROM_GENERATION = 3
 """From this NVSwitch generation on (Hopper) the GPUs themselves say whether they are in a fabric."""
 
@@ -28,6 +34,8 @@ def system(question: Question) -> tuple[Gpu, GpuSystem] | None:
     """
     switches = question.kind.switches
     for gpu in question.gpus:
+        if not WITHOUT_SWITCHES.isdisjoint(re.findall(r"[A-Z0-9]+", gpu.name.upper())):
+            continue
         for each in systems_of(question.known, gpu.name):
             speaks = each.generation is None or each.generation >= SPEAKS_FROM_GENERATION
             if speaks and switches.state in NO_FABRIC:
