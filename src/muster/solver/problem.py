@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from muster.knowledge.query import ProductAnswer, branch_number, identify
-from muster.knowledge.schema import KnowledgeBase
+from muster.knowledge.query_components import systems_of
+from muster.knowledge.records import GpuSystem
+from muster.knowledge.schema import CudaToolkit, KnowledgeBase
 from muster.model.fact import Unknown
 from muster.model.policy import DriverWish
+from muster.model.ranges import parse_ranges
 from muster.model.stack import PackagePin
+from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 
@@ -118,10 +122,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU of the class, and what is known of it (None: nothing)."""
+    """One kind of GPU of the class, what is known of it (None: nothing), and the machines with NVSwitches that it is sold in."""
 
     name: str
     known: ProductAnswer | None
+    systems: tuple[GpuSystem, ...] = ()
 
     @property
     def seen(self) -> Observed:
@@ -131,18 +136,30 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One candidate on one class of nodes, under one demand, with what is known."""
+    """One candidate on one class of nodes, under one demand, with what is known.
+
+    `gpus` and `asked` (the known CUDA releases of the pool's range, all of them where it asks for none) are looked up once for all candidates.
+    """
 
     candidate: Candidate
     kind: NodeClass
     demand: Demand
     known: KnowledgeBase
     gpus: tuple[Gpu, ...]
+    asked: tuple[CudaToolkit, ...]
 
 
 def gpus_of(kind: NodeClass, base: KnowledgeBase) -> tuple[Gpu, ...]:
-    """The kinds of GPU of a class, looked up once for all its candidates."""
-    return tuple(Gpu(name, identify(base, name)) for name in kind.products)
+    """The kinds of GPU of a class."""
+    return tuple(Gpu(name, identify(base, name), systems_of(base, name)) for name in kind.products)
+
+
+def asked_of(demand: Demand, base: KnowledgeBase) -> tuple[CudaToolkit, ...]:
+    """The known CUDA releases of a pool's range."""
+    if demand.cuda is None:
+        return tuple(base.toolkits.values())
+    ranges = parse_ranges(demand.cuda, CudaVersion)
+    return tuple(toolkit for version, toolkit in base.toolkits.items() if version in ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from muster.solver.problem import (
     Refusal,
     Rule,
     Solution,
+    asked_of,
     gpus_of,
 )
 from muster.solver.registry import RULES
@@ -53,9 +54,9 @@ def judge(question: Question, rules: Sequence[Rule] = RULES) -> Solution | tuple
 
 
 def _questions(kind: NodeClass, demand: Demand, base: KnowledgeBase) -> Iterator[Question]:
-    gpus = gpus_of(kind, base)
+    gpus, asked = gpus_of(kind, base), asked_of(demand, base)
     for driver in candidates(demand.wish, base):
-        yield Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base, gpus)
+        yield Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base, gpus, asked)
 
 
 def _known_branches(demand: Demand, base: KnowledgeBase) -> tuple[Hint, ...]:

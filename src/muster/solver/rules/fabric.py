@@ -5,7 +5,7 @@ Without it CUDA never becomes ready on such a node, though nvidia-smi lists ever
 
 import re
 
-from muster.knowledge.query_components import component_rule, system_claim, systems_of
+from muster.knowledge.query_components import component_rule, system_claim
 from muster.knowledge.records import Component, GpuSystem
 from muster.model.fact import Unknown
 from muster.solver.doubt import cited
@@ -36,7 +36,7 @@ def system(question: Question) -> tuple[Gpu, GpuSystem] | None:
     for gpu in question.gpus:
         if not WITHOUT_SWITCHES.isdisjoint(re.findall(r"[A-Z0-9]+", gpu.name.upper())):
             continue
-        for each in systems_of(question.known, gpu.name):
+        for each in gpu.systems:
             speaks = each.generation is None or each.generation >= SPEAKS_FROM_GENERATION
             if speaks and switches.state in NO_FABRIC:
                 continue
