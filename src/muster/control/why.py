@@ -14,10 +14,11 @@ from muster.model.fact import NodeFacts
 from muster.model.plan import Plan, Waiting
 from muster.model.policy import Policy, Pool
 from muster.model.run import Rollout, RolloutState, Run
-from muster.planner.words import WAITING_WORDS, few
+from muster.planner.pools import placed
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, Wanted, located
 from muster.solver.problem import Answer, Candidate, NodeClass, NoSolution
+from muster.solver.words import listing
 
 
 class About(StrEnum):
@@ -77,9 +78,11 @@ async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
     pools, nodes = [p.name for p in site.policy.pools], [n.name for n in site.nodes]
     name = named("node or pool", target, [*pools, *nodes])
     facts = await site.known_facts()
-    placings = await site.placings(facts)
+    # For a node nobody asks where the others belong.
+    asked = site.nodes if name in pools else tuple(each for each in site.nodes if each.name == name)
+    placings = placed(asked, facts, site.policy)
     policy = with_wish(site.policy, driver, None)
-    chosen = [n for n in nodes if n == name or (name in pools and name in placings[n].pools)]
+    chosen = [n for n, placing in placings.items() if n == name or name in placing.pools]
     grouped: dict[tuple[NodeClass | str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for node in chosen:
         placing = placings[node]
@@ -101,7 +104,7 @@ def _class_answer(
     driver: str | None,
 ) -> Answered:
     kind, pools, unknown = key
-    who = few(nodes)
+    who = listing(nodes)
     if len(pools) != 1:
         return _in_no_one_pool(who, nodes, pools, unknown)
     pool = policy.pool(pools[0])
@@ -187,7 +190,7 @@ def _of_plan(plan: Plan) -> Iterator[Answered]:
     """The plan itself, then what it leaves out, each reason with the nodes it holds for."""
     what = f"changes {len(plan.nodes)} nodes to {plan.target}" if plan.nodes else "changes nothing"
     stages = tuple(
-        Because(f"stage {stage.name} has {len(stage.nodes)} nodes: {few(stage.nodes)}", ()) for stage in plan.stages
+        Because(f"stage {stage.name} has {len(stage.nodes)} nodes: {listing(stage.nodes)}", ()) for stage in plan.stages
     )
     admitted = tuple(Because(line, ()) for line in plan.because)
     yield Answered(
@@ -199,8 +202,8 @@ def _of_plan(plan: Plan) -> Iterator[Answered]:
     for members in left.values():
         on, detail = members[0].on, members[0].detail
         nodes = tuple(each.subject for each in members)
-        tree = Because(f"{few(nodes)} is not in it", (Because(f"{detail} [{on.value}]", ()),))
-        yield Answered(nodes, "", Says.STANDS, tree, (Hint(WAITING_WORDS[on]),))
+        tree = Because(f"{listing(nodes)} is not in it", (Because(f"{detail} [{on.value}]", ()),))
+        yield Answered(nodes, "", Says.STANDS, tree)
 
 
 async def _of_rollout(site: Site, target: str) -> Why:

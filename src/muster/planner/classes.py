@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.stack import PackagePin, pins_from
@@ -119,13 +120,19 @@ def _offers(facts: NodeFacts, packages: Sequence[PackagePin]) -> Offers | Unknow
     mine = tuple(pin.name for pin in packages)
     missing = {
         version: tuple(name for name in mine if name in (_words_or_none(facts, f"repository[{version}].missing")))
-        for version in sorted(facts.members("repository"), key=deb_order_key)
+        for version in sorted(facts.members("repository"), key=_order)
     }
     return Offers(
         whole=tuple(version for version, names in missing.items() if not names),
         partial=tuple((version, names) for version, names in missing.items() if names and len(names) < len(mine)),
         lost=tuple(pin for pin in packages if pin.version not in missing or pin.name in missing[pin.version]),
     )
+
+
+@lru_cache(maxsize=16384)
+def _order(version: str) -> tuple[int, ...]:
+    """dpkg's order of a version; lists hold hundreds, the same on every node of a fleet."""
+    return deb_order_key(version)
 
 
 def _words_or_none(facts: NodeFacts, path: str) -> tuple[str, ...]:
