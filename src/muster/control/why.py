@@ -77,9 +77,9 @@ async def why(site: Site, target: str, *, driver: str | None = None) -> Why:
 async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
     pools, nodes = [p.name for p in site.policy.pools], [n.name for n in site.nodes]
     name = named("node or pool", target, [*pools, *nodes])
-    facts = await site.known_facts()
-    # For a node nobody asks where the others belong.
+    # Of a node's neighbours nothing is asked: in a large fleet reading them would cost more than the answer.
     asked = site.nodes if name in pools else tuple(each for each in site.nodes if each.name == name)
+    facts = await site.known_facts() if name in pools else await _facts_of(site, name)
     placings = placed(asked, facts, site.policy)
     policy = with_wish(site.policy, driver, None)
     chosen = [n for n, placing in placings.items() if n == name or name in placing.pools]
@@ -90,6 +90,11 @@ async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
         grouped.setdefault(key, []).append(node)
     answers = tuple(_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items())
     return Why(About.POOL if name in pools else About.NODE, name, answers)
+
+
+async def _facts_of(site: Site, node: str) -> Mapping[str, NodeFacts]:
+    found = await site.store.facts_of(node)
+    return {} if found is None else {node: found}
 
 
 def _class(site: Site, facts: NodeFacts | None) -> NodeClass | str:
