@@ -274,7 +274,7 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "package[].offered": ("offers", "packages"), "repository.offers": ("offers", "packages"),
     "package[].state": ("packages", "prebuilt", "compat"),
     "package[].version": ("packages",), "cuda[].installed": ("toolkits",), "gpu.confidential": ("confidential",),
-    "service.present": ("switches",),
+    "service.present": ("switches",), "pci.nvswitches": ("switches",),
     "os.id": ("os",), "kernel.running": ("kernel",),
 }  # fmt: skip
 """Which parts of a class a leaf is about; list keys left out."""

@@ -45,13 +45,15 @@ class Offers:
 class Switches:
     """What the node shows of NVSwitches: its GPUs, the state they give of their fabric (empty: none given), and what manages it.
 
-    `manager` is the version of the fabric manager that is installed, empty where none is. `services` are the units that are there.
+    `devices` counts the switches among its PCI devices; from the fourth generation on they are none. `manager` is the version of the fabric
+    manager that is installed, empty where none is. `services` are the units that are there.
     """
 
     gpus: int | Unknown = _NOT_SEEN
     state: str = ""
     manager: str | Unknown = _NOT_SEEN
     services: tuple[str, ...] | Unknown = _NOT_SEEN
+    devices: int | Unknown = _NOT_SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class NodeClass:
     `driver` is the version on disk, `loaded` the running one (empty when unknown); `packages` carry the driver on this class of node, the
     fabric manager and IMEX among them whatever their version. `root` is the kind of the root file system of a node that boots from an
     image, else empty; `toolkits` are the CUDA releases and `compat` the forward-compatibility packages that lie on the node; `prebuilt` the
-    packages that bring kernel modules ready built.
+    packages that bring kernel modules ready built. `enrolled` are the keys of the machine's owner, `kernel_keys` those that the kernel is
+    seen to hold.
     What could not be seen says why, and is never compatible.
     """
 
@@ -78,6 +81,7 @@ class NodeClass:
     kernels: tuple[Kernel, ...] | Unknown = _NOT_SEEN
     secure_boot: bool | Unknown = _NOT_SEEN
     enrolled: tuple[str, ...] | Unknown = _NOT_SEEN
+    kernel_keys: tuple[str, ...] = ()
     runfile: bool | Unknown = _NOT_SEEN
     offers: Offers | Unknown = _NOT_SEEN
     switches: Switches = field(default_factory=Switches)

@@ -27,23 +27,35 @@ SPEAKS_FROM_GENERATION = 3
 """From this NVSwitch generation on (Hopper) the GPUs themselves say whether they are in a fabric."""
 
 
+ON_THE_BUS_TO_GENERATION = 3
+"""Up to this NVSwitch generation the switches are PCI devices of the node; later ones are seen through InfiniBand."""
+
+
 def system(question: Question) -> tuple[Gpu, GpuSystem] | None:
     """The kind of machine with NVSwitches that this node is taken to be, by which of its GPUs; None where it is none.
 
-    The same GPUs are sold on boards without a switch, so what the node shows decides: the state of its fabric, else the number of its GPUs.
+    The same GPUs are sold on boards without a switch, so what the node shows decides.
     """
     switches = question.kind.switches
     for gpu in question.gpus:
         if not WITHOUT_SWITCHES.isdisjoint(re.findall(r"[A-Z0-9]+", gpu.name.upper())):
             continue
         for each in gpu.systems:
-            speaks = each.generation is None or each.generation >= SPEAKS_FROM_GENERATION
-            if speaks and switches.state in NO_FABRIC:
-                continue
-            many = isinstance(switches.gpus, Unknown) or switches.gpus >= BOARD_GPUS
-            if switches.state in IN_FABRIC or (many and each.generation is not None):
+            if _hangs_on(switches, each.generation):
                 return gpu, each
     return None
+
+
+def _hangs_on(switches: Switches, generation: int | None) -> bool:
+    """Whether the node is such a machine: by what its GPUs say, by the switches on its bus, else by the number of its GPUs."""
+    speaks = generation is None or generation >= SPEAKS_FROM_GENERATION
+    if switches.state in IN_FABRIC:
+        return True
+    if (speaks and switches.state in NO_FABRIC) or generation is None:
+        return False
+    if isinstance(switches.devices, int) and generation <= ON_THE_BUS_TO_GENERATION:
+        return switches.devices > 0
+    return isinstance(switches.gpus, Unknown) or switches.gpus >= BOARD_GPUS
 
 
 def switched(question: Question) -> Gpu | None:
