@@ -106,6 +106,19 @@ def test_a_plan_is_said_in_the_same_grammar(desk: Desk) -> None:
         assert next(iter(conclusions(answer["because"]))) in lines
 
 
+def test_a_pool_of_mixed_drivers_says_how_few_would_do_and_for_whom_each_is(tmp_path: Path) -> None:
+    volta = {"gpu.product": "Tesla V100-SXM2-16GB", "module.nvidia.flavour": "proprietary"}
+    desk = shelf(tmp_path, {"n1": {}, "n2": volta, "n3": {}})
+    policy = POLICY.replace("{want: 570.195.03}", "{newest: long-term-support}")
+    (tmp_path / "fleet.yaml").write_text(policy, encoding="utf-8")
+    said = desk.here("why", "train")
+    assert said.exit_code == 0
+    assert "each class's best makes 2 drivers in the pool; 1 would do" in said.out
+    assert "is for 2 nodes, and 2 of them no other of these drivers serves" in said.out
+    assert "what would help: for fewer, name one: driver: {want: 580." in said.out
+    assert "drivers in the pool" not in desk.here("why", "n1").out
+
+
 POOL = "  train: {match: {label.role: train}, driver: {want: 570.195.03}}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.control.site import Site, named, plan_named
-from muster.control.solving import class_of, solve_for, with_wish
+from muster.control.solving import class_of, demand_of, solve_for, with_wish
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.plan import Plan, Waiting
@@ -17,6 +17,7 @@ from muster.model.run import Rollout, RolloutState, Run
 from muster.planner.pools import placed
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, Wanted, located
+from muster.solver.fleet import Member, solve_fleet
 from muster.solver.problem import Answer, Candidate, NodeClass, NoSolution
 from muster.solver.words import listing
 
@@ -88,8 +89,45 @@ async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
         placing = placings[node]
         key = (_class(site, facts.get(node)), placing.pools, placing.unknown)
         grouped.setdefault(key, []).append(node)
-    answers = tuple(_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items())
-    return Why(About.POOL if name in pools else About.NODE, name, answers)
+    answers = [_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items()]
+    if name in pools:
+        chosen_drivers = {each.chosen.driver.text for each in answers if each.chosen is not None}
+        if len(chosen_drivers) > 1:
+            answers.append(_mixed(site, policy.pool(name), grouped))
+        return Why(About.POOL, name, tuple(answers))
+    return Why(About.NODE, name, tuple(answers))
+
+
+def _mixed(
+    site: Site,
+    pool: Pool | None,
+    grouped: Mapping[tuple[NodeClass | str, tuple[str, ...], tuple[str, ...]], Sequence[str]],
+) -> Answered:
+    """How few drivers would do for a pool whose classes would each get another one, and for whom each of them is."""
+    demand = None if pool is None else demand_of(pool)
+    assert demand is not None  # a pool without a wish has no answer with a driver
+    kinds = [
+        (kind, nodes) for (kind, pools, _), nodes in grouped.items() if not isinstance(kind, str) and len(pools) == 1
+    ]
+    found = solve_fleet([Member(kind, demand, len(nodes)) for kind, nodes in kinds], site.knowledge())
+    causes = tuple(
+        Because(
+            f"{each.driver.text} is for {each.nodes} nodes, and {each.nodes_alone} of them no other of these drivers serves",
+            (Because(listing([node for at in each.serves for node in kinds[at][1]]), ()),),
+        )
+        for each in found.chosen
+    )
+    few = f"{len(found.chosen)} would do" if len(found.chosen) < found.best else "no fewer would do"
+    tree = Because(f"each class's best makes {found.best} drivers in the pool; {few}", causes)
+    nodes = tuple(node for _, members in kinds for node in members)
+    hint = Hint(f"for fewer, name one: driver: {{want: {found.chosen[0].driver.text}}}")
+    return Answered(
+        nodes,
+        pool.name if pool is not None else "",
+        Says.STANDS,
+        tree,
+        (hint,) if len(found.chosen) < found.best else (),
+    )
 
 
 async def _facts_of(site: Site, node: str) -> Mapping[str, NodeFacts]:
