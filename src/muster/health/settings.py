@@ -3,10 +3,10 @@
 A job that spans nodes runs at the pace of the one that is set otherwise, and a scheduler that counts MIG slices believes what is most.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from muster.health.judgement import Subject
-from muster.model.fact import Unknown
+from muster.model.fact import ByKind, FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 
 SETTINGS: Mapping[str, str] = {
@@ -27,13 +27,13 @@ def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
     """For each pool, model of GPU and setting with several values: the nodes that have another one than most, the later one of equals."""
     groups: dict[tuple[str, str], _Group] = {}
     unread: dict[tuple[str, str], list[str]] = {}
+    known: dict[Hashable, tuple[FactValue, ...]] = {}
     for subject in subjects:
         product = subject.facts.text("gpu.product") if subject.facts is not None and subject.pool else None
         if subject.facts is None or product is None:
             continue  # of GPUs that did not answer `gpu-unknown` speaks
         group = groups.setdefault((subject.pool, product), {})
-        for path in SETTINGS:
-            value = subject.facts.value(path)
+        for path, value in zip(SETTINGS, _values(subject.facts, known), strict=True):
             if isinstance(value, Unknown):
                 unread.setdefault((path, value.why), []).append(subject.node)
             else:
@@ -43,6 +43,16 @@ def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
             if len(values) > 1:
                 yield _differs(f"pool {pool}", product, SETTINGS[path], values)
     yield from _unjudged(unread)
+
+
+def _values(facts: NodeFacts, known: dict[Hashable, tuple[FactValue, ...]]) -> tuple[FactValue, ...]:
+    """The node's settings, read once for all nodes that show the same."""
+    by_kind = facts.facts
+    if not isinstance(by_kind, ByKind) or by_kind.alike is None or any(map(by_kind.is_own, SETTINGS)):
+        return tuple(map(facts.value, SETTINGS))
+    if by_kind.alike not in known:
+        known[by_kind.alike] = tuple(map(facts.value, SETTINGS))
+    return known[by_kind.alike]
 
 
 def _differs(pool: str, product: str, name: str, values: Mapping[str, Sequence[str]]) -> Finding:
