@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import assert_never, cast
 from urllib.parse import urlsplit
@@ -211,7 +212,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
             carried=lambda where: directory.carried(where, specs, clock.now()),
-            knowledge=lambda: load(knowledge_folder(policy, folder, path)),
+            knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
             program=program(policy),
         )
