@@ -111,6 +111,8 @@ class Validator(Protocol):
     name: str
     limit_s: int
     """How long the text may take on a node before the task is ended."""
+    needs: tuple[str, ...]
+    """The programs that the text wants on the node; without one of them it can only say Unknown."""
 
     def script(self) -> str: ...
 

@@ -33,6 +33,7 @@ class Combined:
         self._parts = tuple(parts)
         self.name = "+".join(part.name for part in parts)
         self.limit_s = sum(part.limit_s for part in parts)
+        self.needs = tuple(dict.fromkeys(program for part in parts for program in part.needs))
 
     def script(self) -> str:
         text = 'MUSTER_PARTS=$(mktemp -d "${TMPDIR:-/tmp}/muster-parts.XXXXXX") || exit 73\n'

@@ -33,7 +33,7 @@ from muster.node.task import TaskAnswer, parse_answer, task_start
 from muster.ports import Validator
 
 ASK_S = 60
-POLL_S = 2.0
+POLL_FIRST_S, POLL_GROWTH, POLL_MOST_S = 0.3, 1.5, 5.0
 SILENCE_S = 300
 """How long a node that is being exercised may not answer: the network's repair, not a restart."""
 
@@ -140,7 +140,7 @@ async def _exercised(work: _Work, under: str, number: int) -> TaskAnswer:
     text = task_start(task_id, str(fence), work.validator.script(), deadline_s=work.validator.limit_s)
     clock = work.site.clock
     until, heard = clock.monotonic() + work.validator.limit_s + LEASE_MARGIN_S, clock.monotonic()
-    intent = StartTask(task_id, fence, Validate())
+    intent, pause_s = StartTask(task_id, fence, Validate()), POLL_FIRST_S
     while clock.monotonic() < until:
         command = Command(("sh", "-s"), text.encode(), ASK_S, intent)
         outcome = await work.site.transport.run(work.node, command)
@@ -153,7 +153,8 @@ async def _exercised(work: _Work, under: str, number: int) -> TaskAnswer:
                 return answer
         elif clock.monotonic() - heard > SILENCE_S:
             raise Partial(f"{work.node.name} does not answer: {outcome.why}", hint=outcome.hint or None)
-        await clock.sleep(POLL_S)
+        await clock.sleep(pause_s)
+        pause_s = min(pause_s * POLL_GROWTH, POLL_MOST_S)
     return TaskAnswer("running")
 
 

@@ -4,6 +4,7 @@ No phase decides what comes next (`machine` does) and none writes to the store (
 from its beginning: whatever changes a node is a named task that the node itself runs at most once.
 """
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -123,13 +124,22 @@ async def preflight(scene: Scene) -> Result:
     broken = scene.manager.broken(facts)
     if broken:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
-    text = scene.manager.preflight(scene.step.packages, scene.step.back)
+    text = wanted(scene.validator.needs) + scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
+
+
+def wanted(programs: tuple[str, ...]) -> str:
+    """The lines that end a preflight where the validation could only say Unknown: better known before a node is drained."""
+    return "".join(
+        f"( PATH=$PATH:/usr/sbin:/sbin; command -v {quoted} >/dev/null ) || {{\n"
+        f"  printf 'the validation needs %s, which is not on this node\\n' {quoted}\n  exit 1\n}}\n"
+        for quoted in map(shlex.quote, programs)
+    )
 
 
 async def lease(scene: Scene) -> Result:
@@ -189,6 +199,10 @@ async def baseline(scene: Scene) -> Result:
         return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=seen, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
         return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
+    if isinstance(verdict, Undecided):
+        # Nothing says that it is broken, and nobody could tell afterwards what the new driver did: it stays as it is, in service.
+        why = f"cannot be validated on {scene.step.from_driver}: {_words(verdict)}"
+        return Result(Event.REFUSED, why, validated=kept)
     why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
     return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)}, validated=kept)
 

@@ -77,6 +77,7 @@ class BuiltinValidator:
 
     name = "builtin"
     limit_s = LIMIT_S + 120
+    needs: tuple[str, ...] = ("nvidia-smi", "python3")
 
     def __init__(self, floors: Floors = NO_FLOORS, nccl: str | None = None) -> None:
         self._floors = floors

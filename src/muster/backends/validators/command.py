@@ -32,6 +32,7 @@ class CommandValidator:
 
     def __init__(self, argv: Sequence[str] = ("true",), floors: Floors = NO_FLOORS) -> None:
         self._argv = tuple(argv)
+        self.needs: tuple[str, ...] = self._argv[:1]
         self._floors = floors
 
     def script(self) -> str:

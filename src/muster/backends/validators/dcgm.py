@@ -64,6 +64,7 @@ class DcgmValidator:
     """`ports.Validator` by DCGM's diagnostic at a level, 1 to 4."""
 
     name = "dcgm"
+    needs: tuple[str, ...] = ("dcgmi",)
 
     def __init__(self, level: int = 2) -> None:
         self._level = level
