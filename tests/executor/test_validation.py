@@ -7,12 +7,16 @@ import pytest
 
 from muster.backends.packages.apt import BACKEND as APT
 from muster.backends.schedulers.none import NoScheduler
+from muster.backends.system import SystemClock, UlidIds
 from muster.backends.validators.builtin import METRICS, BuiltinValidator
 from muster.executor.phases import Result, Scene, baseline, rollback_validate, validate, wanted
 from muster.executor.runner import advanced
-from muster.executor.session import TaskEnd, TaskState
-from muster.model.command import Work
+from muster.executor.session import Session, TaskEnd, TaskState
+from muster.model.audit import Record
+from muster.model.command import Answered, Command, Outcome, Reload, Validate, Work
 from muster.model.fact import Fact, NodeFacts
+from muster.model.lease import Fence
+from muster.model.node import Node as Host
 from muster.model.phase import Event, Phase
 from muster.model.run import Run
 from muster.model.validation import Floors, Learnt
@@ -183,3 +187,33 @@ def test_a_preflight_ends_where_a_program_of_the_validation_is_missing(programs:
     assert (done.returncode, done.stderr) == (1 if said else 0, "")
     assert said in done.stdout
     assert ("GOES-ON" in done.stdout) is (not said)
+
+
+class Silent:
+    """A transport that answers nothing that can be read."""
+
+    async def run(self, node: Host, command: Command) -> Outcome:
+        return Answered(0, b"", b"")
+
+    async def close(self) -> None:
+        return
+
+
+def test_the_text_of_a_validation_stands_whole_in_the_log_and_each_nodes_task_cites_its_hash() -> None:
+    noted: dict[str, Record] = {}
+
+    async def note(key: str, record: Record) -> None:
+        noted.setdefault(key, record)
+
+    clock, script = SystemClock(), BuiltinValidator().script()
+    for name in ("n1", "n2"):
+        session = Session(
+            transport=Silent(), clock=clock, ids=UlidIds(clock), specs=(), node=Host(name, name, None, None, {}, "test"),
+            run=values.run(name), plan=PLAN, fence=Fence(1, 1), holder="test", note=note, keep=lambda facts: None, at="",
+        )  # fmt: skip
+        values.inline(session.task("validate", script, Validate(), 60))
+        values.inline(session.task("reload", "modprobe nvidia", Reload(), 60))
+    whole = [record for record in noted.values() if record.kind == "script"]
+    assert [record.body["script"] for record in whole] == [script]
+    commands = [record.body for record in noted.values() if record.kind == "command"]
+    assert [body.get("script", body["sha256"]) for body in commands] == [whole[0].body["sha256"], "modprobe nvidia"] * 2

@@ -119,5 +119,22 @@ def test_a_validation_that_was_killed_goes_on_and_nothing_runs_twice(story: Stor
     assert json.loads((task / "record.json").read_text(encoding="utf-8"))["state"] == "done"
 
 
+def test_what_is_kept_is_shown_with_what_can_be_learnt(story: Story) -> None:
+    said = story.desk.here("validate", "--kept", SLOW, "--json")
+    assert said.exit_code == 0
+    kept = said.body["validations"]
+    assert isinstance(kept, list)
+    assert [(each["node"], each["verdict"]) for each in kept] == [(SLOW, "Fail"), (SLOW, "Fail")]
+    learnt = said.body["learnt"]
+    assert isinstance(learnt, list)
+    floors = {each["metric"]: (each["minimum"], each["median"], each["nodes"]) for each in learnt}
+    assert floors["matmul_tflops"] == (pytest.approx(36.225), 40.25, 5)
+    assert "matmul_tflops" in story.desk.here("validate", "--kept").out
+
+
+def test_without_a_node_it_is_a_fault_of_usage(story: Story) -> None:
+    assert story.desk.here("validate").exit_code == 2
+
+
 def test_a_name_that_nobody_bears_is_bad_input(story: Story) -> None:
     assert story.desk.here("validate", "gpu99").exit_code == 3

@@ -10,6 +10,7 @@ from muster.control.bootstrap import open_site
 from muster.control.site import Site
 from muster.control.validating import validate
 from muster.executor.runner import stamp
+from muster.health.floors import learn
 from muster.model.errors import MusterError, Partial, Refused
 from muster.model.validation import Validated
 from muster.model.verdict import Degraded, Fail, Skipped, Undecided, word
@@ -21,9 +22,13 @@ validate_app = app("Exercise the GPUs of an idle node, check what they compute, 
 
 @validate_app.command()
 def validate_nodes(
-    nodes: Annotated[list[str], typer.Argument(help="Names of nodes, or unique beginnings of them.")],
+    nodes: Annotated[list[str] | None, typer.Argument(help="Names of nodes, or unique beginnings of them.")] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also where jobs hold the GPUs, or nobody can say: it disturbs them.")
+    ] = False,
+    kept: Annotated[
+        bool,
+        typer.Option("--kept", help="Validate nothing: show what is kept of these nodes, or of all, and the floors."),
     ] = False,
     fleet: Fleet = None,
     store: StorePath = None,
@@ -35,9 +40,14 @@ def validate_nodes(
     Exit 1 when a node fails, 4 when one was refused, 5 when one is unknown or unreachable.
     """
 
+    if not nodes and not kept:
+        raise typer.BadParameter("name a node, or give --kept", param_hint="NODES")
+
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            names = list(dict.fromkeys(site.node_named(name) for name in nodes))
+            names = list(dict.fromkeys(site.node_named(name) for name in nodes or ()))
+            if kept:
+                return await _show_kept(site, names, as_json=as_json)
             if len(names) == 1 and not as_json:
                 note(f"{names[0]}: exercising its GPUs; this takes some minutes")
             found = await _each(site, names, force=force)
@@ -67,6 +77,26 @@ async def _each(site: Site, names: list[str], *, force: bool) -> list[Validated 
                 return error
 
     return list(await asyncio.gather(*(one(name) for name in names)))
+
+
+async def _show_kept(site: Site, names: list[str], *, as_json: bool) -> int:
+    found = [each for each in await site.store.validations() if not names or each.node in names]
+    learnt = [
+        {"gpu": kind, "metric": metric, "minimum": floor.minimum, "median": floor.median, "nodes": floor.nodes}
+        for (kind, metric), floor in learn(await site.store.validations()).items()
+    ]
+    if as_json:
+        say(envelope("validations", {"validations": [_body(each) for each in found], "learnt": learnt}))
+        return 0
+    if not found:
+        say("no validation is kept" + (f" of {', '.join(names)}" if names else ""))
+        return 0
+    rows = [[each.node, stamp(each.at), each.driver, word(each.verdict), _why(each)[:100]] for each in found]
+    table(("node", "at", "driver", "verdict", "why"), rows)
+    say()
+    shown = [[str("-" if value is None else value) for value in row.values()] for row in learnt]
+    table(("gpu", "metric", "floor to learn", "median", "nodes"), shown)
+    return 0
 
 
 def _body(each: Validated) -> dict[str, object]:
