@@ -1,5 +1,6 @@
 """Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
 
+import hashlib
 import os
 import pwd
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import assert_never, cast
 from urllib.parse import urlsplit
@@ -18,6 +20,7 @@ from muster.backends.inventory import ansible, directory, hosts, slurm
 from muster.backends.notify.command import CommandNotifier
 from muster.backends.process import spawn_detached
 from muster.backends.schedulers.none import NoScheduler
+from muster.backends.secret import read_secret
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
 from muster.backends.transport.local import LocalTransport
@@ -29,8 +32,9 @@ from muster.control.inventory import merged
 from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
 from muster.control.reach import Reach
-from muster.control.site import Site
+from muster.control.site import SITE_FOLDER, Site
 from muster.discovery import discover, one
+from muster.executor.look import Program
 from muster.facts.captures import of_source
 from muster.knowledge.loader import load
 from muster.model.capture import CaptureSpec
@@ -51,6 +55,7 @@ from muster.model.policy import (
 )  # fmt: skip
 from muster.model.validation import Floors
 from muster.node.carry import render_carried
+from muster.node.collect import render_installed
 from muster.ports import Clock, Notifier, PackageManager, Transport, Validator
 
 
@@ -68,6 +73,20 @@ def store_path(policy: Policy, given: str | None) -> Path:
             f"store {named!r}: this release keeps its store in SQLite", hint="write a path, or sqlite:///PATH"
         )
     return Path("/" + rest.lstrip("/")) if rest.startswith("/") else Path(rest)
+
+
+def knowledge_folder(policy: Policy, folder: Path, store: Path) -> Path:
+    """Where the site's own knowledge lies: in the folder that the policy names (seen from its own folder), else beside the store."""
+    return store.parent / SITE_FOLDER if policy.knowledge is None else folder / policy.knowledge
+
+
+def own_knowledge(fleet: str | None, store: str | None) -> Path | None:
+    """The same for commands that need no policy: None where there is none. Raises BadInput for one that was named and cannot be read."""
+    policy_file = find_policy(fleet)
+    if fleet is None and not policy_file.exists():
+        return None
+    policy = read_policy(policy_file)
+    return knowledge_folder(policy, policy_file.resolve().parent, store_path(policy, store))
 
 
 SLURM_ANSWER_BYTES = 512 * 1024 * 1024
@@ -104,6 +123,18 @@ def script_to_carry() -> str:
     """The text that looks at a node and prints a file for `collect --from`; another one at each call."""
     rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
     return render_carried(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2])
+
+
+def script_to_install() -> str:
+    """The program that looks at a node, to be installed there; always the same for one release."""
+    return render_installed([(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()])
+
+
+def program(policy: Policy) -> Program | None:
+    """What `collect` runs on the nodes when the policy names a program there."""
+    if policy.ssh.script is None:
+        return None
+    return Program(policy.ssh.script, hashlib.sha256(script_to_install().encode()).hexdigest())
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
@@ -204,8 +235,9 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
             carried=lambda where: directory.carried(where, specs, clock.now()),
-            knowledge=load,
+            knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
+            program=program(policy),
         )
     finally:
         await transport.close()
@@ -234,7 +266,7 @@ class _LateTransport:
 def ssh_transport(policy: Policy, folder: Path) -> Transport:
     """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder.
 
-    Raises BadInput when the SSH configuration that the policy names is not there.
+    Raises BadInput when the SSH configuration that the policy names is not there; its first command raises what `read_secret` does.
     """
     config = None
     if policy.ssh.config is not None:
@@ -248,10 +280,14 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
 
     def make() -> Transport:
         kind = cast(Callable[..., Transport], one("muster.backends.transport", "ssh", "BACKEND"))
+        secret = policy.ssh.sudo_password
+        password = None if secret is None else read_secret(secret, folder, what="ssh: sudo_password")
         return kind(
             config=config,
             user=policy.ssh.user,
+            port=policy.ssh.port,
             sudo=policy.ssh.sudo,
+            sudo_password=password,
             connect_concurrency=policy.ssh.concurrency,
             connect_timeout_s=policy.ssh.connect_timeout_s,
         )

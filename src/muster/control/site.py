@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.executor.look import Program
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.errors import UnknownName
 from muster.model.fact import FactSpec, NodeFacts
@@ -15,6 +16,9 @@ from muster.model.policy import Policy
 from muster.model.validation import Floors
 from muster.planner.pools import Placing, placed
 from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+SITE_FOLDER = "knowledge"
+"""The folder beside the store in which a site's own records of knowledge lie where `fleet.yaml` names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class Site:
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
+    program: Program | None = None
+    """What looks at the nodes where the policy names one that is installed there."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
