@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import assert_never, cast
 from urllib.parse import urlsplit
 
+from muster.backends._combined import Combined
 from muster.backends.engine.embedded import EmbeddedEngine
 from muster.backends.inventory import ansible, directory, hosts, slurm
 from muster.backends.notify.command import CommandNotifier
@@ -23,7 +24,10 @@ from muster.backends.secret import read_secret
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
 from muster.backends.transport.local import LocalTransport
+from muster.backends.validators.builtin import METRICS as BUILTIN_METRICS
 from muster.backends.validators.builtin import BuiltinValidator
+from muster.backends.validators.command import CommandValidator
+from muster.backends.validators.dcgm import DcgmValidator
 from muster.control.inventory import merged
 from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
@@ -47,10 +51,12 @@ from muster.model.policy import (
     LocalSource,
     Policy,
     SlurmSource,
+    Validation,
 )  # fmt: skip
+from muster.model.validation import Floors
 from muster.node.carry import render_carried
 from muster.node.collect import render_installed
-from muster.ports import Clock, Notifier, PackageManager, Transport
+from muster.ports import Clock, Notifier, PackageManager, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -142,6 +148,23 @@ def package_managers() -> Mapping[str, PackageManager]:
     return {name: cast(PackageManager, each) for name, each in discover("muster.backends.packages", "BACKEND").items()}
 
 
+def make_validator(wanted: Validation, floors: Floors) -> Validator:
+    """The validators that the policy wants, as one."""
+    parts: list[Validator] = [BuiltinValidator(floors, wanted.nccl)] if wanted.builtin else []
+    parts += [DcgmValidator(wanted.dcgm)] if wanted.dcgm is not None else []
+    if wanted.command is not None:
+        # Where the built-in one runs, the floors of its metrics are its own affair: a command need not measure them again.
+        theirs = floors_of(floors, BUILTIN_METRICS) if wanted.builtin else floors
+        parts.append(CommandValidator(wanted.command, theirs))
+    return parts[0] if len(parts) == 1 else Combined(parts)
+
+
+def floors_of(floors: Floors, without: Sequence[str]) -> Floors:
+    """The floors of all metrics but these."""
+    fixed = {metric: minimum for metric, minimum in floors.fixed.items() if metric not in without}
+    return Floors(fixed, tuple(metric for metric in floors.learning if metric not in without), floors.learnt)
+
+
 def now_utc() -> datetime:
     """This machine's time, for commands that have no site."""
     return SystemClock().now()
@@ -206,7 +229,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             specs=specs,
             managers=package_managers(),
             scheduler=NoScheduler,
-            validator=BuiltinValidator(),
+            validator=lambda floors: make_validator(policy.validate, floors),
             engine=EmbeddedEngine(opened, clock, _on_fault),
             person=person(),
             holder=f"{person()}@{socket.gethostname()}",

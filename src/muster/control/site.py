@@ -13,6 +13,7 @@ from muster.model.nearest import nearest
 from muster.model.node import Node
 from muster.model.plan import Plan
 from muster.model.policy import Policy
+from muster.model.validation import Floors
 from muster.planner.pools import Placing, placed
 from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
 
@@ -41,7 +42,8 @@ class Site:
     specs: tuple[FactSpec, ...]
     managers: Mapping[str, PackageManager]
     scheduler: Callable[[Transport], Scheduler]
-    validator: Validator
+    validator: Callable[[Floors], Validator]
+    """Makes the validator of the policy, which holds figures against these floors."""
     engine: Engine
     person: str
     holder: str
