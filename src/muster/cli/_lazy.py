@@ -5,8 +5,9 @@
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

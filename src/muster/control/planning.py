@@ -1,7 +1,7 @@
 """The use cases `plan`, `why` and `check`: from what is stored to a proposal, an explanation, findings. They change no node."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from muster.control.site import Site, named
 from muster.health.consistency import check
@@ -9,6 +9,7 @@ from muster.health.judgement import Subject
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
+from muster.model.frozen import dataclass
 from muster.model.memo import Remembered
 from muster.model.nearest import nearest_versions
 from muster.model.plan import Plan, Waiting, WaitingOn
@@ -163,11 +164,16 @@ def _one_why(site: Site, policy: Policy, key: tuple[NodeClass | str, str], nodes
     return Why(nodes, pool.name, wanted, solve_for(site, kind, pool))
 
 
-async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Subject, ...]:
-    """Every node as the consistency check wants it, with what its pool wants; `facts` where they were read already."""
+async def subjects(
+    site: Site, facts: Mapping[str, NodeFacts] | None = None, placings: Mapping[str, Placing] | None = None
+) -> tuple[Subject, ...]:
+    """Every node as the consistency check wants it, with what its pool wants; `facts` and `placings` where they are known already."""
     facts = await site.known_facts() if facts is None else facts
-    placings = await site.placings(facts)
+    placings = await site.placings(facts) if placings is None else placings
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
+    quick: dict[
+        tuple[int, str], tuple[str | None, str]
+    ] = {}  # by the class that alike nodes share: its hash reads all its packages
     found: list[Subject] = []
     alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
     for node in site.nodes:
@@ -175,10 +181,13 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
         kind = _kind(site, facts.get(node.name), alike)
         target, problem = None, ""
         if pool is not None and pool.driver is not None and not isinstance(kind, str):
-            key = (kind, pool.name)
-            if key not in answers:
-                answers[key] = _target(solve_for(site, kind, pool))
-            target, problem = answers[key]
+            same = (id(kind), pool.name)
+            if same not in quick:
+                key = (kind, pool.name)
+                if key not in answers:
+                    answers[key] = _target(solve_for(site, kind, pool))
+                quick[same] = answers[key]
+            target, problem = quick[same]
         name = pool.name if pool is not None else ""
         found.append(
             Subject(
@@ -195,14 +204,16 @@ def _target(answer: Answer) -> tuple[str | None, str]:
     return (None, sentence(answer.because)) if isinstance(answer, NoSolution) else (answer.chosen.driver.text, "")
 
 
-async def findings(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Finding, ...]:
+async def findings(
+    site: Site, facts: Mapping[str, NodeFacts] | None = None, placings: Mapping[str, Placing] | None = None
+) -> tuple[Finding, ...]:
     """All consistency findings of the fleet as it was last seen, and what is wrong with the pools themselves.
 
-    `facts` are those of `site.known_facts` where they were read already.
+    `facts` and `placings` are those of `site` where they are known already.
     """
     facts = await site.known_facts() if facts is None else facts
-    placings = await site.placings(facts)
-    return (*_pool_findings(site.policy, placings), *check(await subjects(site, facts), site.clock.now()))
+    placings = await site.placings(facts) if placings is None else placings
+    return (*_pool_findings(site.policy, placings), *check(await subjects(site, facts, placings), site.clock.now()))
 
 
 def _pool_findings(policy: Policy, placings: Mapping[str, Placing]) -> Iterator[Finding]:

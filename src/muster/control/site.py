@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from muster.model.errors import UnknownName
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
 from muster.planner.pools import Placing, placed
 

@@ -7,7 +7,6 @@ nothing.
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from muster.knowledge.schema import (
@@ -24,6 +23,7 @@ from muster.knowledge.schema import (
     Product,
     Provenance,
 )
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest_versions
 from muster.model.policy import Flavour, ReleaseLine
 from muster.model.versions.cuda import CudaVersion

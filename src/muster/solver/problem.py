@@ -1,9 +1,9 @@
 """What the solver is asked and what it answers, as values."""
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.policy import DriverWish
 from muster.model.stack import PackagePin
 from muster.model.versions.driver import DriverVersion
