@@ -99,16 +99,22 @@ class Remembered(Generic[K, R]):
         for shape, answers in shapes.items():
             seen = _seen(facts, facts.facts, shape)
             if seen in answers:
+                if not _is_own(facts.facts, shape):
+                    self._alike[whole] = answers[seen]
                 return answers[seen]
         reads = _Reads(facts.facts)
         answer = self._judge(replace(facts, facts=reads), key)
         if not reads.own and not reads.all_of_it:
             self._alike[whole] = answer
-            return answer
         shape = (tuple(reads.plain), tuple(reads.kinds))
         if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
             shapes.setdefault(shape, {})[_seen(facts, facts.facts, shape)] = answer
         return answer
+
+
+def _is_own(facts: ByKind, shape: _Shape) -> bool:
+    plain, kinds = shape
+    return facts.alike is None or any(map(facts.is_own, plain)) or any(map(facts.is_own_list, kinds))
 
 
 def _seen(facts: NodeFacts, by_kind: ByKind, shape: _Shape) -> Hashable:
