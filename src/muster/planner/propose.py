@@ -113,7 +113,8 @@ def _node(
         answers[key] = given.solve(kind, pool)
     answer = answers[key]
     if isinstance(answer, NoSolution):
-        return Waiting(node.name, WaitingOn.NO_SOLUTION, sentence(answer.because))
+        on = WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION
+        return Waiting(node.name, on, sentence(answer.because))
     return _change(given, node, pool, kind, answer, facts, because)
 
 
