@@ -11,7 +11,6 @@ from muster.model.finding import Finding, Severity
 from muster.model.memo import Remembered
 from muster.model.plan import Plan
 from muster.model.policy import Permission, Policy
-from muster.planner.classes import node_class
 from muster.planner.pools import Placing, pool_of
 from muster.planner.propose import PlanInput, propose
 from muster.solver.problem import Answer, NodeClass, NoSolution
@@ -55,10 +54,11 @@ async def subjects(
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     quick: dict[tuple[int, str], tuple[NodeClass, tuple[str | None, str]]] = {}
     found: list[Subject] = []
-    alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
+    alike = Remembered[str, NodeClass | str](lambda facts, _: class_of(site, facts))
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
-        kind = class_of(site, facts.get(node.name), alike)
+        seen = facts.get(node.name)
+        kind = class_of(site, None) if seen is None else alike(seen, "")
         target, problem = None, ""
         if pool is not None and pool.driver is not None and not isinstance(kind, str):
             same = (id(kind), pool.name)  # alike nodes share their class, whose hash reads all its packages

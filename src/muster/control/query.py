@@ -7,6 +7,7 @@ and how many nodes were left out for that reason is said.
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from operator import attrgetter
 
 from muster.control.planning import findings
 from muster.control.site import Site
@@ -154,11 +155,14 @@ class _Words:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._of_view = path in _OWN or path.startswith(("label.", "slurm."))
+        self._of_view = path.startswith(("label.", "slurm."))
+        self._own = {"pool": attrgetter("pool"), "health": attrgetter("health")}.get(path)
         self._known = Remembered[str, str](lambda facts, _: _word(View(_NO_NODE, "", "", facts), path))
 
     def of(self, view: View) -> str:
-        if self._of_view or view.facts is None:
+        if self._own is not None:
+            return str(self._own(view))
+        if self._of_view or self._path == "node" or view.facts is None:
             return _word(view, self._path)
         return self._known(view.facts, "")
 
