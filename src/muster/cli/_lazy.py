@@ -4,7 +4,7 @@
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.model.frozen import dataclass
@@ -23,7 +23,9 @@ class Entry:
 LOOK, SAY, CHANGE, MORE = "Look", "Say", "Change", "More"
 
 COMMANDS: Mapping[str, Entry] = {
-    "collect": Entry(LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "look", "collect"),
+    "collect": Entry(
+        LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "collect", "collect"
+    ),
     "status": Entry(LOOK, "Show the fleet: pools, drivers, what is unknown.", "look", "status"),
     "check": Entry(LOOK, "Find what disagrees: inside a node, in a pool, with what is wanted.", "look", "check"),
     "watch": Entry(
@@ -62,6 +64,12 @@ def load(name: str) -> Callable[..., Any]:
 def quickly(app: Callable[..., Any], words: Sequence[str]) -> bool:
     """Run a command whose words are plain without Typer's reader; False, with nothing done, when they are not. Raises SystemExit at its end."""
     done: bool = importlib.import_module("muster.cli.quick").run(app, words)
+    return done
+
+
+def run_in_loop(work: Coroutine[Any, Any, int]) -> int:
+    """The result of a coroutine, run in an event loop of its own."""
+    done: int = importlib.import_module("asyncio").run(work)
     return done
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -70,14 +69,29 @@ async def _listing(source: InventorySource, folder: Path) -> Listing:
         case HostsSource(path=path):
             return Listing(str(folder / path), _late("muster.backends.inventory", "hosts", "read")(folder / path))
         case SlurmSource():
+            _need_loop()
             local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
             return cast(Listing, await _late("muster.backends.inventory", "slurm", "read")(local, source))
         case LocalSource():
-            return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
+            return Listing("local", (Node(os.uname().nodename, LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
             return _reader("directory")(folder / path)
         case _:
             assert_never(source)
+
+
+class NeedsLoop(Exception):
+    """This site cannot be opened without an event loop; nothing was done yet."""
+
+
+def _need_loop() -> None:
+    asyncio = sys.modules.get("asyncio")
+    try:
+        if asyncio is None:
+            raise NeedsLoop
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise NeedsLoop from None
 
 
 def _reader(kind: str) -> Callable[[Path], Listing]:
@@ -190,7 +204,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             transport=transport,
             makers=makers,
             person=person(),
-            holder=f"{person()}@{socket.gethostname()}",
+            holder=f"{person()}@{os.uname().nodename}",
             inventory=found,
             carried=lambda where: _late("muster.backends.inventory", "directory", "carried")(
                 where, makers.specs(), clock.now()
