@@ -203,10 +203,12 @@ class Facts(ByKind):
     def paths_of(self, kind: str) -> tuple[str, ...]:
         return tuple(path for part, _, place in self._listing.kinds.get(kind, ()) for path in self._values(part, place))
 
+    def shared(self, kind: str) -> Hashable:
+        return tuple([part.no for part, _, _ in self._listing.kinds.get(kind, ())])
+
     def token(self, kind: str) -> Hashable:
-        own = self._listing.is_own(kind)
-        numbers = tuple(part.no for part, _, _ in self._listing.kinds.get(kind, ()))
-        return (numbers, self._lasting, self._passing) if own else numbers
+        numbers = self.shared(kind)
+        return (numbers, self._lasting, self._passing) if self._listing.is_own(kind) else numbers
 
     @property
     def alike(self) -> Hashable:

@@ -85,6 +85,10 @@ class ByKind(Mapping[str, Fact]):
     def __bool__(self) -> bool:
         """Whether there is any fact."""
 
+    def shared(self, kind: str) -> Hashable:
+        """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
+        return self.token(kind)
+
     @property
     def alike(self) -> Hashable:
         """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
