@@ -50,6 +50,7 @@ def collect(
             found = await collect_nodes(
                 nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
                 concurrency=site.policy.ssh.concurrency, seen=seen, carried=brought,
+                program=site.program,
             )  # fmt: skip
             if sys.stderr.isatty():
                 note("")

@@ -12,6 +12,7 @@ from muster.model.nearest import nearest
 from muster.planner.pools import Placing, placed
 
 if TYPE_CHECKING:
+    from muster.executor.look import Program
     from muster.knowledge.schema import KnowledgeBase
     from muster.model.fact import FactSpec, NodeFacts
     from muster.model.inventory import Carried, Inventory
@@ -30,6 +31,11 @@ class Makers:
     scheduler: Callable[[], Callable[[Transport], Scheduler]]
     validator: Callable[[], Validator]
     engine: Callable[[], Engine]
+    program: Callable[[], Program | None]
+
+
+SITE_FOLDER = "knowledge"
+"""The folder beside the store in which a site's own records of knowledge lie where `fleet.yaml` names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,11 @@ class Site:
     def engine(self) -> Engine:
         """What says which run to advance when."""
         return self.makers.engine()
+
+    @property
+    def program(self) -> Program | None:
+        """What looks at the nodes where the policy names one that is installed there."""
+        return self.makers.program()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
