@@ -27,7 +27,8 @@ _RECORDED = {
     "fabric": "hgx.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml", "kernels": "grub_debian_default.txt", "lease": "none.txt",
     "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt", "nouveau": "no_image.txt",
     "repository": "two_versions.txt", "runfile": "loopback.txt", "secure_boot": "disabled.txt", "system": "debian12.txt",
-    "transactions": "unattended.txt", "upgrades": "ubuntu_on.txt", "uptime": "debian12.txt",
+    "transactions": "unattended.txt", "cuda": "two_toolkits.txt", "hardware": "hgx_h100.txt", "initramfs": "debian_zstd.txt",
+    "kernel_log": "nothing.txt", "workload": "loopback.txt", "upgrades": "ubuntu_on.txt", "uptime": "debian12.txt",
 }  # fmt: skip
 """Source -> the recorded output that stands for it; a source that is not here has none, and its facts are Unknown."""
 
@@ -66,7 +67,7 @@ def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
     # Each rack was installed at its own minute; its logs say so.
     minute = b" 10:%02d:%02d" % (number // 32 % 60, number // 32 // 60)
     told["transactions"] = RawOutput(0, base["transactions"].replace(b" 10:12:07", minute))
-    told["uptime"] = RawOutput(0, b"%d.20 9.1\n" % (1000 + number + 3600 * at))
+    told["uptime"] = RawOutput(0, b"%d.20 9.1\nutc %d\n" % (1000 + number + 3600 * at, T0.timestamp() + 3600 * at))
     return told
 
 
