@@ -6,7 +6,7 @@ from its beginning: whatever changes a node is a named task that the node itself
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
@@ -22,6 +22,7 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
