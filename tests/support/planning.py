@@ -9,7 +9,7 @@ from muster.backends.packages.apt import BACKEND as APT
 from muster.knowledge.loader import load
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
 from muster.model.node import Node
-from muster.model.plan import NodePlan, Plan, PoolLimits, Stage, WaitingOn
+from muster.model.plan import UNTOLD, Bound, NodePlan, Plan, PoolLimits, Span, WaitingOn
 from muster.model.policy import (
     DriverPolicy,
     HostsSource,
@@ -25,7 +25,9 @@ from muster.model.quantities import Amount, Window
 from muster.model.versions.driver import DriverVersion
 from muster.planner.pools import placed
 from muster.planner.propose import PlanInput
-from muster.planner.stages import Candidate, StageWish, lay_out
+from muster.planner.stages import StageWish, lay_out
+from muster.planner.units import Unit
+from muster.planner.work import NO_SCHEDULER, Work, stamp
 from muster.solver.problem import Answer, Demand, NodeClass
 from muster.solver.search import solve
 from tests.support.values import T0, plan
@@ -35,7 +37,7 @@ PACKAGES = ("libcuda1", "nvidia-driver", "nvidia-kernel-open-dkms")
 
 GOOD: Mapping[str, FactValue] = MappingProxyType(
     {
-        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
+        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "gpu.vbios": ("96.00.A5.00.01",), "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
         "os.version": "12", "module.nvidia.flavour": "open", "module.nvidia.disk_version": OLD,
         "module.nvidia.loaded_version": OLD, "library.libcuda.version": OLD, "lease.held": False, "root_fs.kind": "ext4",
         "holder.pids": (), "packages.manager": "dpkg",
@@ -108,6 +110,9 @@ def given(
     *,
     order: Sequence[str] | None = None,
     only_pool: str | None = None,
+    work: Work = NO_SCHEDULER,
+    windows: Mapping[str, tuple[Span, ...]] | None = None,
+    parent: str | None = None,
 ) -> PlanInput:
     wanted = wanted or policy()
     return PlanInput(
@@ -121,6 +126,9 @@ def given(
         now=T0,
         knowledge_revision="k1",
         only_pool=only_pool,
+        work=work,
+        windows=windows or {},
+        parent=parent,
     )
 
 
@@ -185,20 +193,53 @@ def fleet(kinds: Sequence[str]) -> tuple[tuple[Node, ...], Mapping[str, NodeFact
     return tuple(nodes), facts
 
 
+def unit(name: str, **more: object) -> Unit:
+    """A unit of one idle node."""
+    given = {"nodes": (name,), "stratum": "s", "tier": 1, "free_s": 0, "chance": 0}
+    return Unit(name, **{**given, **more})  # type: ignore[arg-type]
+
+
 def staged(
-    candidates: Sequence[Candidate], wishes: Sequence[StageWish], limits: Mapping[str, int], pools: Mapping[str, str]
+    units: Sequence[Unit],
+    wishes: Sequence[StageWish],
+    limits: Mapping[str, int],
+    pools: Mapping[str, str],
+    *,
+    control: Amount | None = None,
+    racks: Mapping[str, int] | None = None,
+    windows: Mapping[str, tuple[Span, ...]] | None = None,
 ) -> Plan:
-    """A plan over candidates, with a limit for each pool."""
-    stages: tuple[Stage, ...] = lay_out(candidates, wishes)
+    """A plan over units, with a limit for each pool, and for each rack that `racks` names."""
+    laid = lay_out(units, wishes, control)
     step = plan().nodes[0].step
-    names = [name for stage in stages for name in stage.nodes]
+    by_node = {name: each for each in units for name in each.nodes}
+    names = [name for stage in laid.stages for name in stage.nodes]
     sizes = {name: list(pools.values()).count(name) for name in limits}
+
+    def part(name: str) -> NodePlan:
+        each = by_node[name]
+        domain = each.name if len(each.nodes) > 1 else ""
+        free_at = "" if each.idle else UNTOLD if each.free_s is None else stamp(T0 + timedelta(seconds=each.free_s))
+        return NodePlan(
+            name, pools[name], step, each.stratum, next(iter(each.racks), ""), next(iter(each.zones), ""), domain=domain, jobs=each.jobs,
+            free_at=free_at,
+        )  # fmt: skip
+
+    bounds = tuple(Bound("rack", rack, 10**6, most) for rack, most in (racks or {}).items())
+    tiers = ("development", "standard", "critical")
+    tier = {pools[name]: tiers[by_node[name].tier] for name in names}
     return replace(
         plan(),
-        stages=stages,
-        nodes=tuple(NodePlan(name, pools[name], step) for name in names),
-        pools=tuple(PoolLimits(name, sizes[name], limit, "wait", 3600) for name, limit in limits.items()),
+        stages=laid.stages,
+        nodes=tuple(part(name) for name in names),
+        pools=tuple(
+            PoolLimits(name, sizes[name], limit, "wait", 3600, tier.get(name, "standard"), (windows or {}).get(name, ()))
+            for name, limit in limits.items()
+        ),
         left_out=(),
+        control=control.basis_points if control else 0,
+        bounds=bounds,
+        strata=laid.strata,
     )
 
 

@@ -19,7 +19,8 @@ from muster.knowledge.loader import load
 from muster.model.approval import Approval
 from muster.model.errors import UnknownName
 from muster.model.plan import Plan, Waiting, WaitingOn, plan_body
-from muster.planner.lint import Note, lint
+from muster.planner.lint import lint
+from muster.planner.note import Note
 from muster.planner.words import few, heading, lines
 from muster.solver.problem import NoSolution
 from muster.solver.words import body, paragraphs

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from muster.control.site import Site, named
+from muster.control.windows import open_windows
 from muster.health.consistency import check
 from muster.health.judgement import Subject
 from muster.model.errors import UnknownName
@@ -100,6 +101,8 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -
             now=site.clock.now(),
             knowledge_revision=base.revision,
             only_pool=pool,
+            windows=open_windows(policy, site.clock.now()),
+            policy_name=site.policy_path.name,
         )
     )
     await site.store.save_plan(made)

@@ -11,7 +11,8 @@ from muster.model.phase import Phase
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.planner.gates import decide
-from muster.planner.lint import Note, lint
+from muster.planner.lint import lint
+from muster.planner.note import Note
 
 
 def fatal(plan: Plan) -> tuple[Note, ...]:

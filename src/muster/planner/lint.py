@@ -4,28 +4,28 @@ A note of severity `fatal` forbids approval and apply; `advice` is shown.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from muster.model.plan import Plan, Stage, Step
+from muster.planner.lint_work import work_notes
+from muster.planner.note import Note
 from muster.solver.words import DOUBT
 
 CANARIES_AT_MOST = (1, 1, 2, 4)
 """How many canaries may be exposed at a time, group by group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One finding on a plan."""
-
-    severity: str
-    subject: str
-    says: str
-
-
 def lint(plan: Plan) -> tuple[Note, ...]:
     """All notes on a plan, the fatal ones first; none for a plan that keeps the rules."""
-    notes = [*_places(plan), *_stages(plan), *_budgets(plan), *_steps(plan), *_memory(plan)]
+    notes = [
+        *_places(plan),
+        *_stages(plan),
+        *_budgets(plan),
+        *_bounds(plan),
+        *_steps(plan),
+        *_memory(plan),
+        *work_notes(plan),
+    ]
     return tuple(sorted(notes, key=lambda note: (note.severity != "fatal", note.subject)))
 
 
@@ -55,6 +55,7 @@ def _stages(plan: Plan) -> Iterator[Note]:
             plan.stages[0].name,
             f"has no canaries before it: a bad driver reaches up to {exposed} nodes at once",
         )
+    units = {part.node: part.unit for part in plan.nodes}
     for index, stage in enumerate(plan.stages):
         grouped = tuple(node for group in stage.groups for node in group)
         if grouped != stage.nodes:
@@ -64,13 +65,13 @@ def _stages(plan: Plan) -> Iterator[Note]:
         if stage.soak_s < 0:
             yield Note("fatal", stage.name, "soaks for less than no time")
         if stage.canary:
-            yield from _canaries(stage, index)
+            yield from _canaries(stage, index, units)
 
 
-def _canaries(stage: Stage, index: int) -> Iterator[Note]:
+def _canaries(stage: Stage, index: int, units: Mapping[str, str]) -> Iterator[Note]:
     if index:
         yield Note("fatal", stage.name, "its canaries come after others")
-    sizes = tuple(len(group) for group in stage.groups)
+    sizes = tuple(len({units.get(node, node) for node in group}) for group in stage.groups)
     if sizes and sizes[0] != 1:
         yield Note("fatal", stage.name, "the first canary is not alone")
     elif len(sizes) > len(CANARIES_AT_MOST) or any(
@@ -101,6 +102,21 @@ def _budgets(plan: Plan) -> Iterator[Note]:
         if planned[limit.pool] > limit.nodes:
             yield Note(
                 "fatal", limit.pool, f"has {limit.nodes} nodes, of which {planned[limit.pool]} are to be changed"
+            )
+
+
+def _bounds(plan: Plan) -> Iterator[Note]:
+    met = Counter((bound.kind, bound.name) for bound in plan.bounds)
+    planned = Counter(place for part in plan.nodes for place in (("rack", part.rack), ("tenant", part.tenant)))
+    for bound in plan.bounds:
+        what = f"{bound.kind} {bound.name}"
+        if met[bound.kind, bound.name] > 1:
+            yield Note("fatal", what, "has more than one bound")
+        if bound.unavailable < 1:
+            yield Note("fatal", what, "may lose no node, so nothing of it can be changed")
+        if planned[bound.kind, bound.name] > bound.nodes:
+            yield Note(
+                "fatal", what, f"has {bound.nodes} nodes, of which {planned[bound.kind, bound.name]} are planned"
             )
 
 

@@ -1,0 +1,169 @@
+"""What can be done on one node: its step, or why there is none. Pure, and the same for all nodes that look alike.
+
+It knows neither jobs nor budgets nor other nodes; those are `propose`'s.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from muster.model.fact import NodeFacts, Unknown
+from muster.model.memo import Remembered
+from muster.model.plan import Expectation, Step, WaitingOn
+from muster.model.policy import Permission, Pool
+from muster.model.stack import PackagePin
+from muster.planner.classes import node_class, unknown_facts
+from muster.ports import PackageManager
+from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
+from muster.solver.words import sentence
+
+IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
+"""Kinds of root file system of nodes that are booted from an image."""
+
+_STACK = (
+    "library.libcuda.version", "module.nvidia.disk_version", "module.nvidia.flavour", "module.nvidia.loaded_version",
+)  # fmt: skip
+"""What must agree on a node, beside the packages."""
+
+DOMAIN_FACT = "gpu.nvlink_domain"
+"""The NVLink domain (the fabric's cluster and clique) that the node's GPUs say they belong to."""
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    """Nothing is to be done, or can be: what that waits for, and the words."""
+
+    on: WaitingOn
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What is to be done: the step, the stratum, how many GPUs stand still meanwhile, the NVLink domain, and the rules that admit the step."""
+
+    step: Step
+    stratum: str
+    gpus: int
+    domain: str
+    because: tuple[str, ...]
+
+
+Solve = Callable[[NodeClass, Pool], Answer]
+
+
+class Judge:
+    """Judges nodes, each kind once. Holds no state but what it was told and what it found before."""
+
+    def __init__(self, pools: Sequence[Pool], managers: Sequence[PackageManager], solve: Solve) -> None:
+        self._pools = {pool.name: pool for pool in pools}
+        self._managers = tuple(managers)
+        self._solve = solve
+        self._answers: dict[tuple[NodeClass, str], Answer] = {}
+        self._remembered = Remembered[str, No | Way](self._judge)
+
+    def __call__(self, facts: NodeFacts, pool: str) -> No | Way:
+        """What can be done on a node with these facts, as a node of `pool`."""
+        return self._remembered(facts, pool)
+
+    def _judge(self, facts: NodeFacts, name: str) -> No | Way:
+        pool = self._pools[name]
+        refused = _held(facts) or _image_booted(facts)
+        if refused is not None:
+            return refused
+        kind = node_class(facts, self._managers)
+        if kind is None:
+            why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
+            return No(WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
+        manager = next(m for m in self._managers if m.name == kind.manager)
+        broken = manager.broken(facts)
+        if broken:
+            words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
+            return No(WaitingOn.OWNED_BY_HUMAN, words)
+        key = (kind, name)
+        if key not in self._answers:
+            self._answers[key] = self._solve(kind, pool)
+        answer = self._answers[key]
+        if isinstance(answer, NoSolution):
+            return No(WaitingOn.NO_SOLUTION, sentence(answer.because))
+        return _change(facts, pool, kind, manager, answer)
+
+
+def _held(facts: NodeFacts) -> No | None:
+    """A node that somebody holds, or of which that cannot be told."""
+    held, holder = facts.value("lease.held"), facts.text("lease.holder")
+    if holder or held is True:
+        words = f"is held by {holder or 'somebody'} for {facts.text('lease.rollout_id') or 'no rollout'}"
+        return No(WaitingOn.OWNED_BY_HUMAN, words)
+    if held is not False:
+        why = getattr(held, "why", "not a yes or no")
+        return No(WaitingOn.UNKNOWN_HEALTH, f"whether somebody holds it is unknown: {why}")
+    return None
+
+
+def _image_booted(facts: NodeFacts) -> No | None:
+    """A node whose root does not outlive a restart, or of which that cannot be told."""
+    kind = facts.text("root_fs.kind")
+    if kind is None:
+        words = f"whether it boots from an image is unknown: root_fs.kind ({_why(facts, 'root_fs.kind')})"
+        return No(WaitingOn.UNKNOWN_HEALTH, words)
+    if kind in IMAGE_KINDS:
+        return No(WaitingOn.NO_SOLUTION, f"boots from an image (root on {kind}): a change would be lost")
+    return None
+
+
+def _change(facts: NodeFacts, pool: Pool, kind: NodeClass, manager: PackageManager, answer: Solution) -> No | Way:
+    target = answer.chosen.driver.text
+    if not kind.packages:
+        words = f"no installed package carries {kind.driver}: not installed by packages"
+        return No(WaitingOn.NO_SOLUTION, words)
+    unknown = [f"{path} ({_why(facts, path)})" for path in _STACK if facts.text(path) is None]
+    if unknown:
+        # What the way back would have to prove cannot be told either.
+        return No(WaitingOn.UNKNOWN_HEALTH, f"what it runs now is unknown: {', '.join(unknown)}")
+    version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
+    packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
+    upstream = target.partition("-")[0]
+    seen = {path: facts.text(path) or "" for path in _STACK}
+    wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
+    if packages == kind.packages and seen == wanted:
+        return No(WaitingOn.NOTHING_TO_DO, f"already runs {target}")
+    step = Step(
+        from_driver=kind.driver,
+        to_driver=target,
+        flavour=answer.chosen.flavour,
+        manager=kind.manager,
+        packages=packages,
+        back=kind.packages,
+        restart="reload" if pool.reload is Permission.ALLOWED and not answer.reboot else "reboot",
+        expects=_stack_is(seen, kind.packages),
+        done_when=_stack_is(wanted, packages),
+    )
+    said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
+    because = tuple(f"{target}: {sentence(rule)}" for rule in said)
+    return Way(step, _stratum(facts, kind), _gpus(facts), _domain(facts), because)
+
+
+def _stratum(facts: NodeFacts, kind: NodeClass) -> str:
+    """What software can see of a node before the change: model, VBIOS, kernel, flavour."""
+    vbios = facts.value("gpu.vbios")
+    seen = "not known" if isinstance(vbios, Unknown) else "+".join(vbios) if isinstance(vbios, tuple) else str(vbios)
+    return f"{kind.product} / VBIOS {seen} / {kind.kernel} / {kind.flavour}"
+
+
+def _gpus(facts: NodeFacts) -> int:
+    count = facts.value("gpu.count")
+    return count if isinstance(count, int) else 0
+
+
+def _domain(facts: NodeFacts) -> str:
+    return facts.text(DOMAIN_FACT) or ""
+
+
+def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
+    return (
+        *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
+        *(Expectation(path, values[path]) for path in _STACK),
+    )
+
+
+def _why(facts: NodeFacts, path: str) -> str:
+    return getattr(facts.value(path), "why", "not a text")
