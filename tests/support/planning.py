@@ -37,7 +37,8 @@ PACKAGES = ("libcuda1", "nvidia-driver", "nvidia-kernel-open-dkms")
 
 GOOD: Mapping[str, FactValue] = MappingProxyType(
     {
-        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "gpu.vbios": ("96.00.A5.00.01",), "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
+        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8,
+        "gpu.vbios": ("96.00.A5.00.01",), "gpu.nvlink_domain": "none", "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
         "os.version": "12", "module.nvidia.flavour": "open", "module.nvidia.disk_version": OLD,
         "module.nvidia.loaded_version": OLD, "library.libcuda.version": OLD, "lease.held": False, "root_fs.kind": "ext4",
         "holder.pids": (), "packages.manager": "dpkg",
@@ -233,7 +234,9 @@ def staged(
         stages=laid.stages,
         nodes=tuple(part(name) for name in names),
         pools=tuple(
-            PoolLimits(name, sizes[name], limit, "wait", 3600, tier.get(name, "standard"), (windows or {}).get(name, ()))
+            PoolLimits(
+                name, sizes[name], limit, "wait", 3600, tier.get(name, "standard"), (windows or {}).get(name, ())
+            )
             for name, limit in limits.items()
         ),
         left_out=(),

@@ -17,7 +17,7 @@ from muster.planner import budget
 from muster.planner.forecast import forecast
 from muster.planner.pools import Placing, pool_of
 from muster.planner.stages import Layout, StageWish, lay_out
-from muster.planner.standing import DOMAIN_FACT, Judge, No, Way
+from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
 from muster.planner.work import NO_SCHEDULER, Busy, Work, busy, stamp
 from muster.ports import PackageManager
@@ -162,7 +162,7 @@ def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool 
         draft.found[node.name] = found
     if isinstance(found, No) and found.on is not WaitingOn.NOTHING_TO_DO:
         # Why a node is not planned may be repeated of its domain, so it is kept by domain too.
-        domain = node.labels.get(budget.DOMAIN_LABEL) or (facts.text(DOMAIN_FACT) if facts is not None else None)
+        domain = node.labels.get(budget.DOMAIN_LABEL) or (domain_of(facts) if facts is not None else "")
         if domain:
             draft.domains.setdefault(domain, []).append(node.name)
     if not isinstance(found, Way) or pool is None or facts is None:

@@ -25,7 +25,10 @@ _STACK = (
 """What must agree on a node, beside the packages."""
 
 DOMAIN_FACT = "gpu.nvlink_domain"
-"""The NVLink domain (the fabric's cluster and clique) that the node's GPUs say they belong to."""
+"""The NVLink domain (the fabric's cluster) that the node's GPUs say they belong to."""
+
+NO_DOMAIN = "none"
+"""What the fact says of a node whose NVLink goes to no other node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +142,7 @@ def _change(facts: NodeFacts, pool: Pool, kind: NodeClass, manager: PackageManag
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
     because = tuple(f"{target}: {sentence(rule)}" for rule in said)
-    return Way(step, _stratum(facts, kind), _gpus(facts), _domain(facts), because)
+    return Way(step, _stratum(facts, kind), _gpus(facts), domain_of(facts), because)
 
 
 def _stratum(facts: NodeFacts, kind: NodeClass) -> str:
@@ -154,8 +157,9 @@ def _gpus(facts: NodeFacts) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _domain(facts: NodeFacts) -> str:
-    return facts.text(DOMAIN_FACT) or ""
+def domain_of(facts: NodeFacts) -> str:
+    named = facts.text(DOMAIN_FACT)
+    return "" if named is None or named == NO_DOMAIN else named
 
 
 def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
