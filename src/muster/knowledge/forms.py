@@ -1,4 +1,4 @@
-"""A record's dataclass is its schema: how a map of YAML becomes the record, and how a record becomes plain JSON and comes back.
+"""A record's dataclass is its schema: how a map of YAML becomes the record.
 
 Why it exists: forty kinds of records must obey the same rules (texts only, no unknown key, every fault at its line, provenance on each),
 and a rule written forty times is kept thirty times. A field's name is its key, its type says how its text is read, its default says that
@@ -7,7 +7,7 @@ it may be absent, and `X | None` that it may also be null, which means "not foun
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
@@ -28,20 +28,6 @@ _DAY = re.compile(r"20[0-9]{2}-[01][0-9](?:-[0-3][0-9])?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _BOOLS: Final = {"true": True, "false": False}
 _UNIONS: Final = (Union, UnionType)
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """What a text must look like, as `Annotated[str, Check(...)]`; `kind` names it in messages (`driver branch`)."""
-
-    kind: str
-    pattern: str
-
-    def __call__(self, text: str) -> str:
-        """The text itself; raises ValueError for any other form."""
-        if not re.fullmatch(self.pattern, text, re.ASCII):
-            raise ValueError(f"{text!r} is no {self.kind}")
-        return text
 
 
 class Taking:
@@ -202,117 +188,3 @@ def _nested(cls: type) -> _Read:
         return _FAULT if found is None else found
 
     return read
-
-
-# To JSON and back ----------------------------------------------------------------------------------------------------
-
-
-def plain(value: Any) -> Any:
-    """A record as people read it in JSON: maps by field name, versions and choices as text; absent fields left out."""
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Version):
-        return value.text
-    if isinstance(value, tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    if is_dataclass(value):
-        named = ((each.name, getattr(value, each.name)) for each in fields(value))
-        return {name: plain(each) for name, each in named if each is not None and each != ()}
-    return value
-
-
-class Packer:
-    """Packs records into lists without names, each provenance once: the compiled form."""
-
-    def __init__(self) -> None:
-        self.provenances: dict[Provenance, int] = {}
-
-    def pack(self, value: Any) -> Any:
-        """The value in terms of JSON; `unpacker` of its type brings it back."""
-        if isinstance(value, Provenance):
-            return self.provenances.setdefault(value, len(self.provenances))
-        if isinstance(value, Enum):
-            return value.value
-        if isinstance(value, Version):
-            return value.text
-        if isinstance(value, tuple):
-            return [self.pack(each) for each in value]
-        if isinstance(value, Mapping):
-            return {key: self.pack(each) for key, each in value.items()}
-        if is_dataclass(value):
-            return [self.pack(getattr(value, each.name)) for each in fields(value)]
-        return value
-
-    def table(self) -> list[Any]:
-        """The provenances met, in the order of their numbers."""
-        return [
-            [list(p.sources), p.as_of, p.confidence.value, p.confidence_note, p.via, p.notes] for p in self.provenances
-        ]
-
-
-def unpack_provenances(table: Sequence[Any]) -> tuple[Provenance, ...]:
-    """The provenances of a compiled part, by number."""
-    return tuple(Provenance(tuple(row[0]), row[1], _CONFIDENCES[row[2]], row[3], row[4], row[5]) for row in table)
-
-
-_Unpack = Callable[[Any, Sequence[Provenance]], Any]
-
-
-@cache
-def _same(kind: Any) -> bool:
-    """Whether the packed value of this type is the value itself."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _same(parts[0])
-    if origin in _UNIONS:
-        return all(part is NoneType or _same(part) for part in parts)
-    return kind in (str, int, bool)
-
-
-@cache
-def unpacker(kind: Any) -> _Unpack:
-    """The function that makes a value of this type from its packed form."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Provenance:
-        return lambda packed, known: known[packed]
-    if _same(kind):
-        return lambda packed, known: packed
-    if origin in _UNIONS:
-        inner = unpacker(next(part for part in parts if part is not NoneType))
-        return lambda packed, known: None if packed is None else inner(packed, known)
-    if origin is tuple:
-        return _unpack_tuple(parts)
-    if origin is Mapping:
-        of = unpacker(parts[1])
-        return lambda packed, known: MappingProxyType({key: of(each, known) for key, each in packed.items()})
-    if issubclass(kind, Version | Enum):
-        # Every text was read as this kind before it was packed, so the cache only saves work, and the type still checks.
-        make = cache(cast(Callable[[str], Any], kind))
-        return lambda packed, known: make(packed)
-    return _unpack_record(kind)
-
-
-def _unpack_tuple(parts: tuple[Any, ...]) -> _Unpack:
-    if len(parts) == 2 and parts[1] is not Ellipsis:
-        first, second = unpacker(parts[0]), unpacker(parts[1])
-        return lambda packed, known: (first(packed[0], known), second(packed[1], known))
-    if _same(parts[0]):
-        return lambda packed, known: tuple(packed)
-    inner = unpacker(parts[0])
-    return lambda packed, known: tuple([inner(each, known) for each in packed])
-
-
-def _unpack_record(cls: type) -> _Unpack:
-    # Only the places whose packed form differs are worked on: most fields of most records are texts.
-    kinds: list[Any] = [each.type for each in fields(cls)]
-    places = tuple((at, unpacker(kind)) for at, kind in enumerate(kinds) if not _same(kind))
-
-    def unpack(packed: Any, known: Sequence[Provenance]) -> Any:
-        values = list(packed)
-        for at, make in places:
-            values[at] = make(values[at], known)
-        return cls(*values)
-
-    return unpack

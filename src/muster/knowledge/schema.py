@@ -5,7 +5,7 @@ date and confidence must not exist. It reads nothing (`reading` makes the values
 no question (`query` does).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -325,13 +325,17 @@ class PackageSet:
         return None if self.stream is None else self.stream.replace("{branch}", str(branch_number))
 
 
+Shelf = Callable[[type[Any]], Mapping[str, Any]]
+"""Gives the records of one class, by key, when it is handed that class: so that a command imports and makes only what it asks for."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
     """All records of one revision. Mappings are in ascending order of their keys' versions.
 
     `revision` is the SHA-256 over the canonical content of the files: solutions, plans and reports cite it.
     `open_only_from` is the statement that newer branches have no proprietary modules at all. `more` holds the records of
-    all other classes (`catalog` names them); ask for them with `of`.
+    all other classes (`catalog` names them) by the name of the class; ask for them with `of`.
     """
 
     revision: str
@@ -341,8 +345,9 @@ class KnowledgeBase:
     architectures: Mapping[str, Architecture]
     open_only_from: tuple[str, Provenance]
     package_sets: Sequence[PackageSet]
-    more: Mapping[type, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
+    more: Mapping[str, Shelf] = field(default_factory=lambda: MappingProxyType({}))
 
     def of(self, record: type[R]) -> Mapping[str, R]:
-        """All records of one class that stands in `more`, by their keys, in the order of their file; empty where there are none."""
-        return self.more.get(record, MappingProxyType({}))
+        """All records of a class of `more`, by their keys, in the order of their file; empty where there are none."""
+        shelf = self.more.get(record.__name__)
+        return MappingProxyType({}) if shelf is None else shelf(record)

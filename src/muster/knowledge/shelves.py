@@ -8,6 +8,7 @@ from muster.documents import Document, Fields, Node, Reader
 from muster.knowledge.catalog import FACTS, KINDS, Kind
 from muster.knowledge.forms import Taking, day
 from muster.knowledge.records import Fact
+from muster.knowledge.schema import Shelf
 
 Shelves = Mapping[type, Mapping[str, Any]]
 """Records by class and key."""
@@ -61,10 +62,16 @@ def _refuse_second(reader: Reader, item: Node, part: str, name: str, lines: dict
     lines.setdefault(name, item.line)
 
 
-def together(shelves: Iterable[Shelves]) -> Shelves:
-    """All shelves as one; a later record of the same class and key stands in the place of an earlier one."""
+def together(shelves: Iterable[Shelves]) -> Mapping[str, Shelf]:
+    """All shelves as one, by the name of the class; a later record of the same class and key stands in the place of an earlier one."""
     found: dict[type, dict[str, Any]] = {}
     for each in shelves:
         for cls, records in each.items():
             found.setdefault(cls, {}).update(records)
-    return MappingProxyType({cls: MappingProxyType(records) for cls, records in found.items()})
+    return MappingProxyType({cls.__name__: shelf_of(records) for cls, records in found.items()})
+
+
+def shelf_of(records: Mapping[str, Any]) -> Shelf:
+    """A shelf of records that are there already."""
+    content = MappingProxyType(dict(records))
+    return lambda _record: content

@@ -1,11 +1,26 @@
 """The forms of text that records of many kinds share, for the types of their fields. Knows no record."""
 
+import re
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from muster.knowledge.forms import Check
 from muster.model.ranges import parse_ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a text must look like, as `Annotated[str, Check(...)]`; `kind` names it in messages (`driver branch`)."""
+
+    kind: str
+    pattern: str
+
+    def __call__(self, text: str) -> str:
+        """The text itself; raises ValueError for any other form."""
+        if not re.fullmatch(self.pattern, text, re.ASCII):
+            raise ValueError(f"{text!r} is no {self.kind}")
+        return text
 
 
 class Range(Check):
