@@ -126,7 +126,7 @@ def given(
         order=tuple(n.name for n in nodes) if order is None else tuple(order),
         now=T0,
         knowledge_revision="k1",
-        only_pool=only_pool,
+        only_pools=(only_pool,) if only_pool else (),
         work=work,
         windows=windows or {},
         parent=parent,

@@ -17,6 +17,7 @@ from muster.backends.inventory import ansible, directory, hosts, slurm
 from muster.backends.notify.command import CommandNotifier
 from muster.backends.process import spawn_detached
 from muster.backends.schedulers.none import NoScheduler
+from muster.backends.schedulers.slurm import SlurmReader
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
 from muster.backends.transport.local import LocalTransport
@@ -31,9 +32,10 @@ from muster.facts.captures import of_source
 from muster.knowledge.loader import load
 from muster.model.capture import CaptureSpec
 from muster.model.command import Command, Outcome
-from muster.model.errors import BadInput, MissingTool
+from muster.model.errors import BadInput, MissingTool, MusterError, Partial
 from muster.model.fact import FactSpec
 from muster.model.inventory import Inventory, Listing
+from muster.model.job import Answer, SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import (
     AnsibleSource,
@@ -45,7 +47,7 @@ from muster.model.policy import (
     SlurmSource,
 )  # fmt: skip
 from muster.node.carry import render_carried
-from muster.ports import Clock, Notifier, PackageManager, Transport
+from muster.ports import Clock, Notifier, PackageManager, Store, Transport
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -68,19 +70,60 @@ SLURM_ANSWER_BYTES = 512 * 1024 * 1024
 """`squeue --json` of a hundred thousand jobs; nothing of it is kept but what is read out of it."""
 
 
-async def inventory(policy: Policy, folder: Path) -> Inventory:
-    """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read."""
-    return merged([await _listing(source, folder) for source in policy.inventory])
+async def inventory(policy: Policy, folder: Path, asked: "SlurmAsked", store: Store) -> Inventory:
+    """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read.
+
+    A Slurm that does not answer stops no command: its nodes are then those that were collected last, and a warning says so. Where none ever
+    was and Slurm is the only source, there is nothing to go on with, and it raises.
+    """
+    return merged(
+        [await _listing(source, folder, asked, store, alone=len(policy.inventory) == 1) for source in policy.inventory]
+    )
 
 
-async def _listing(source: InventorySource, folder: Path) -> Listing:
+class SlurmAsked:
+    """What Slurm said to this process: its nodes are asked for once, at the first need."""
+
+    def __init__(self) -> None:
+        self._reader = SlurmReader(LocalTransport(output_cap_bytes=SLURM_ANSWER_BYTES))
+        self._answer: Answer | None = None
+
+    async def nodes(self) -> Answer:
+        """Its nodes. Raises as `SlurmReader.nodes` does."""
+        if self._answer is None:
+            self._answer = await self._reader.nodes()
+        return self._answer
+
+    async def view(self) -> SchedulerView:
+        """Its nodes and the jobs on them, or why they are not known."""
+        try:
+            return SchedulerView("Slurm", (await self.nodes()).nodes, await self._reader.running())
+        except (BadInput, MissingTool, Partial) as error:
+            return SchedulerView("Slurm", trouble=error.message)
+
+
+async def _no_view() -> SchedulerView:
+    return SchedulerView()
+
+
+async def _slurm(source: SlurmSource, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
+    try:
+        return slurm.listing(await asked.nodes(), source)
+    except (MissingTool, Partial) as error:
+        known = slurm.remembered(await store.nodes(), source, error.message)
+        if alone and not known.nodes:
+            raise
+        return known
+
+
+async def _listing(source: InventorySource, folder: Path, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
     match source:
         case AnsibleSource(path=path):
             return ansible.read(folder / path)
         case HostsSource(path=path):
             return Listing(str(folder / path), hosts.read(folder / path))
         case SlurmSource():
-            return await slurm.read(LocalTransport(output_cap_bytes=SLURM_ANSWER_BYTES), source)
+            return await _slurm(source, asked, store, alone=alone)
         case LocalSource():
             return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
@@ -156,10 +199,16 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     policy_file = find_policy(fleet)
     policy = read_policy(policy_file)
     folder = policy_file.resolve().parent
-    found = await inventory(policy, folder)
     path = store_path(policy, store)
     clock = SystemClock()
     opened = open_store(str(path), tell=_note)
+    asked = SlurmAsked()
+    try:
+        found = await inventory(policy, folder, asked, opened)
+    except MusterError:
+        await opened.close()
+        raise
+    has_slurm = any(isinstance(source, SlurmSource) for source in policy.inventory)
     transport = Reach(ssh_transport(policy, folder), LocalTransport(), sudo=policy.ssh.sudo and os.geteuid() != 0)
     specs = fact_specs()
     try:
@@ -183,6 +232,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             carried=lambda where: directory.carried(where, specs, clock.now()),
             knowledge=load,
             spawn_carrier=_carrier(policy_file, path),
+            scheduler_view=asked.view if has_slurm else _no_view,
         )
     finally:
         await transport.close()

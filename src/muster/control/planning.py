@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from muster.control.site import Site, named
 from muster.control.windows import open_windows
+from muster.control.work import work_of
 from muster.health.consistency import check
 from muster.health.judgement import Subject
 from muster.model.errors import UnknownName
@@ -81,14 +82,25 @@ def _version(text: str) -> DriverVersion:
         ) from None
 
 
-async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -> Plan:
-    """Propose a plan and keep it. Changes no node. `seed` chooses the canaries. Raises UnknownName for a driver or pool nobody knows."""
+async def plan(
+    site: Site, *, driver: str | None, pool: str | None, seed: str, parent: Plan | None = None
+) -> tuple[Plan, tuple[str, ...]]:
+    """Propose a plan and keep it; and what whoever reads it should be warned of. Changes no node. `seed` chooses the canaries.
+
+    With a `parent` it is a round of that one: its pools, and its driver where no other is asked for; the approval of the parent covers it as
+    long as it stays within (`planner.envelope`). Raises UnknownName for a driver or pool nobody knows.
+    """
+    if driver is None and parent is not None and "," not in parent.target:
+        driver = parent.target
     if driver is not None:
         known_driver(site, driver)
     policy = with_wish(site.policy, driver, pool)
+    pools = (pool,) if pool is not None else tuple(limits.pool for limits in parent.pools) if parent is not None else ()
     facts = await site.known_facts()
     placings = await site.placings(facts)
     base = site.knowledge()
+    now = site.clock.now()
+    work = await work_of(site)
     made = propose(
         PlanInput(
             policy=policy,
@@ -98,15 +110,17 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -
             managers=tuple(site.managers.values()),
             solve=lambda kind, each: solve_for(site, kind, each),
             order=site.rng.shuffled(f"canaries/{seed}", [node.name for node in site.nodes]),
-            now=site.clock.now(),
+            now=now,
             knowledge_revision=base.revision,
-            only_pool=pool,
-            windows=open_windows(policy, site.clock.now()),
+            only_pools=pools,
+            work=work,
+            windows=open_windows(policy, now),
+            parent=None if parent is None else parent.id,
             policy_name=site.policy_path.name,
         )
     )
     await site.store.save_plan(made)
-    return made
+    return made, site.inventory.warnings
 
 
 def solve_for(site: Site, kind: NodeClass, pool: Pool) -> Answer:

@@ -1,6 +1,6 @@
 """What every use case works with: the policy, where it lies, and the ports. Made by the bootstrap, handed in, never global."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from muster.knowledge.schema import KnowledgeBase
 from muster.model.errors import UnknownName
 from muster.model.fact import FactSpec, NodeFacts
 from muster.model.inventory import Carried, Inventory
+from muster.model.job import SchedulerView
 from muster.model.nearest import nearest
 from muster.model.node import Node
 from muster.model.plan import Plan
@@ -21,6 +22,8 @@ class Site:
     """One fleet, as one process sees it. `inventory` is as it reads now; `knowledge` is read when first asked for.
 
     `carried` reads a folder of outputs that were carried here. It raises BadInput.
+
+    `scheduler_view` asks the scheduler that the inventory names, if any, what it knows of its nodes and jobs now; it does not raise.
 
     `spawn_carrier` starts the process that carries rollouts, detached; `person` is who is at work, for
     approvals; `holder` is the person on this machine, for leases and the audit log.
@@ -45,6 +48,7 @@ class Site:
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
+    scheduler_view: Callable[[], Awaitable[SchedulerView]]
 
     @property
     def nodes(self) -> tuple[Node, ...]:

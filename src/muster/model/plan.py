@@ -236,7 +236,12 @@ class Plan:
     @cached_property
     def id(self) -> str:
         """`plan-` and the first 16 hex digits of SHA-256 over the canonical JSON of the content."""
-        return "plan-" + hashlib.sha256(canonical(plan_body(self))).hexdigest()[:16]
+        return "plan-" + hashlib.sha256(self.text).hexdigest()[:16]
+
+    @cached_property
+    def text(self) -> bytes:
+        """The canonical JSON of the content, from which the id is made and which a store keeps."""
+        return canonical(plan_body(self))
 
     def node(self, name: str) -> NodePlan:
         """The part of node `name`; KeyError when the plan leaves it out."""

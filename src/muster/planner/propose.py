@@ -49,7 +49,7 @@ class PlanInput:
     order: Sequence[str]
     now: datetime
     knowledge_revision: str
-    only_pool: str | None = None
+    only_pools: tuple[str, ...] = ()
     work: Work = NO_SCHEDULER
     windows: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     parent: str | None = None
@@ -89,7 +89,7 @@ def propose(given: PlanInput) -> Plan:
         facts = given.facts.get(node.name)
         if pool is not None and facts is not None and facts.trouble is None:
             served.append(budget.Served(node, pool, node.name in given.work.owned))
-        if given.only_pool is None or _may_be_in(placing, given.only_pool):
+        if not given.only_pools or any(_may_be_in(placing, name) for name in given.only_pools):
             _node(given, draft, judge, node, pool)
     limits = {each.pool: each for each in budget.pool_limits(given.policy, served, given.windows)}
     bounds = budget.bounds(given.policy, served)
