@@ -86,7 +86,8 @@ class Judge:
             self._answers[key] = self._solve(kind, pool)
         answer = self._answers[key]
         if isinstance(answer, NoSolution):
-            return No(WaitingOn.NO_SOLUTION, sentence(answer.because))
+            on = WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION
+            return No(on, sentence(answer.because))
         return _change(facts, pool, kind, manager, answer)
 
 
