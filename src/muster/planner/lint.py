@@ -121,21 +121,24 @@ def _bounds(plan: Plan) -> Iterator[Note]:
 
 
 def _steps(plan: Plan) -> Iterator[Note]:
+    # Nodes that are alike share the very step, and there are dozens of steps for thousands of nodes.
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
     for part in plan.nodes:
-        step = part.step
-        yield from (Note("fatal", part.node, says) for says in (*_way(step), *_proof(step)))
-        if step.restart not in ("reload", "reboot"):
-            yield Note("fatal", part.node, f"restarts by {step.restart!r}, which nobody knows")
-        if not step.packages or set(step.expects) == set(step.done_when):
-            yield Note("fatal", part.node, "changes nothing")
-        expected = {each.path: each.value for each in step.expects}
-        loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
-        if loaded != disk:
-            yield Note(
-                "advice",
-                part.node,
-                f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}",
-            )
+        if id(part.step) not in found:
+            found[id(part.step)] = tuple(_step(part.step))
+        yield from (Note(severity, part.node, says) for severity, says in found[id(part.step)])
+
+
+def _step(step: Step) -> Iterator[tuple[str, str]]:
+    yield from (("fatal", says) for says in (*_way(step), *_proof(step)))
+    if step.restart not in ("reload", "reboot"):
+        yield "fatal", f"restarts by {step.restart!r}, which nobody knows"
+    if not step.packages or set(step.expects) == set(step.done_when):
+        yield "fatal", "changes nothing"
+    expected = {each.path: each.value for each in step.expects}
+    loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
+    if loaded != disk:
+        yield "advice", f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}"
 
 
 def _way(step: Step) -> Iterator[str]:
