@@ -1,6 +1,6 @@
 """A site to plan on: nodes of 80 classes whose looks are stored, in racks, with Slurm's jobs on most of them. No chance, no network.
 
-Slurm's commands are stand-ins on PATH that print what was written once, in the form of Slurm 22.05: what is measured is what Muster does with it.
+Slurm's commands are stand-ins on PATH that print what was written once, as Slurm 22.05 does: what is measured is what Muster makes of it.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def site(nodes: int, jobs: int) -> Mapping[str, str]:
         "MUSTER_FLEET": str(folder / "fleet.yaml"),
         "MUSTER_STORE": str(folder / "muster.db"),
         "PATH": f"{folder}:/usr/bin:/bin",
+        "XDG_CACHE_HOME": str(folder / "cache"),
     }
 
 
@@ -142,10 +143,14 @@ def _kind(kind: int) -> Mapping[str, FactValue]:
 @cache
 def _added(kind: int) -> Mapping[str, FactValue]:
     """What the recorded look does not have, and a planned node must."""
-    _product, _kernel, driver = _choice(kind)
+    _product, kernel, driver = _choice(kind)
     wanted: Mapping[str, FactValue] = {
         "module.nvidia.disk_version": driver, "module.nvidia.flavour": "open", "root_fs.kind": "ext4", "holder.pids": (),
         "packages.manager": "dpkg", "library.libcuda.version": driver, "lease.held": False,
+        "kernel.bootable": (kernel,), "kernel.next_boot": kernel, f"kernel[{kernel}].headers": True, "dkms.present": True,
+        f"kernel[{kernel}].nvidia.signer": "none", "secure_boot.enabled": False, "runfile.installed": False, "service.present": (
+        "nvidia-fabricmanager",), "fabric_manager.present": True, "fabric_manager.version": driver, "gpu.confidential": False,
+        "repository.lists": True, f"repository[{driver}-1].missing": (), f"repository[{WANTED}-1].missing": (),
     }  # fmt: skip
     return wanted
 
