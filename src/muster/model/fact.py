@@ -26,11 +26,16 @@ FactValue: TypeAlias = str | int | bool | tuple[str, ...] | Unknown
 
 @dataclass(frozen=True, slots=True)
 class RawOutput:
-    """What a fact's command gave on the node. `exit_status` is None when it did not end before its deadline."""
+    """What a fact's command gave on the node.
+
+    `exit_status` is None when this is not known to be its answer; `note` says why as the look does: `deadline` (also where it is empty),
+    `stuck`, `unwritten`.
+    """
 
     exit_status: int | None
     stdout: bytes
     truncated: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
