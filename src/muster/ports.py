@@ -4,21 +4,24 @@ A backend *returns* commands; only a Transport runs them. Each port has a contra
 passes. This module imports no backend and holds no logic.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
+from __future__ import annotations
 
-from muster.model.approval import Approval
-from muster.model.audit import Entry, Record
-from muster.model.command import Command, Outcome
-from muster.model.fact import Fact, NodeFacts
-from muster.model.job import Job
-from muster.model.lease import Fence
-from muster.model.node import Node
-from muster.model.plan import Plan
-from muster.model.run import Rollout, RolloutState, Run
-from muster.model.stack import PackagePin
-from muster.model.verdict import Verdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from muster.model.approval import Approval
+    from muster.model.audit import Entry, Record
+    from muster.model.command import Command, Outcome
+    from muster.model.fact import Fact, NodeFacts
+    from muster.model.job import Job
+    from muster.model.node import Node
+    from muster.model.plan import Plan
+    from muster.model.run import Rollout, RolloutState, Run
+    from muster.model.stack import PackagePin
+    from muster.model.verdict import Verdict
 
 
 class Clock(Protocol):
@@ -239,5 +242,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Fence", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

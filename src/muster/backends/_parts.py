@@ -219,6 +219,15 @@ class Facts(ByKind):
     def is_own_list(self, kind: str) -> bool:
         return self._listing.is_own(kind)
 
+    def keys_of(self, kind: str) -> tuple[str, ...]:
+        parts = self._listing.kinds.get(kind, ())
+        if not all(part.mode == KEYED for part, _, _ in parts):
+            return super().keys_of(kind)
+        try:
+            return tuple(sorted({key for _, _, place in parts for key in self._row(KEYED)[place][0]}))
+        except (TypeError, LookupError) as error:
+            raise self._broken("the values of a look", error) from error
+
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         found: dict[str, FactValue] = {}
         for part, _, place in self._listing.kinds.get(kind, ()):

@@ -1,5 +1,7 @@
 """The real clock, ids and chance of this machine. Tests and the simulator bring their own; nothing else may ask the machine for these."""
 
+from __future__ import annotations
+
 import asyncio
 import hashlib
 import json
@@ -7,8 +9,11 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
-from muster.ports import Clock
+if TYPE_CHECKING:
+    from muster.ports import Clock
+
 
 _CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -4,9 +4,10 @@
 """
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +57,15 @@ def load(name: str) -> Callable[..., Any]:
     entry = COMMANDS[name]
     app: Callable[..., Any] = getattr(importlib.import_module(f"muster.cli.{entry.module}"), f"{entry.app}_app")
     return app
+
+
+def quickly(app: Callable[..., Any], words: Sequence[str]) -> bool:
+    """Run a command whose words are plain without Typer's reader; False, with nothing done, when they are not. Raises SystemExit at its end."""
+    done: bool = importlib.import_module("muster.cli.quick").run(app, words)
+    return done
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, by the library for it, which most commands with --json never need."""
+    lines: Iterator[str] = importlib.import_module("muster.cli.tables").lines(columns, rows)
+    return lines

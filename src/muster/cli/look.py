@@ -149,7 +149,7 @@ def status(
         columns = {path: path for path in by} if by else STATUS_PATHS
         async with open_site(fleet, store) as site:
             chosen = await _chosen(site, where, pool)
-            groups = grouped(chosen.views, list(columns.values()), provided())
+            groups = grouped(chosen.views, list(columns.values()), provided() if by else ())
             if as_json:
                 rows = [
                     {**dict(zip(columns, key, strict=True)), "nodes": len(names), "names": list(names)}
@@ -176,7 +176,7 @@ async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = No
     conditions = [condition(each) for each in where or ()]
     if pool is not None:
         conditions.append(Condition("pool", named("pool", pool, [NO_POOL, *(each.name for each in site.policy.pools)])))
-    return choose(await views(site), conditions, provided())
+    return choose(await views(site), conditions, provided() if conditions else ())
 
 
 @check_app.command()

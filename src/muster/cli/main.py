@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from muster import __version__
-from muster.cli._lazy import COMMANDS, load
+from muster.cli._lazy import COMMANDS, load, quickly
 from muster.model.nearest import nearest
 
 USAGE, OUR_FAULT, INTERRUPTED = 2, 70, 130
@@ -31,7 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"muster: no command is called {words[0]!r}\n  {hint}\n")
         return USAGE
     try:
-        load(words[0])(args=words[1:], prog_name=f"muster {words[0]}")
+        app = load(words[0])
+        if not quickly(app, words[1:]):
+            app(args=words[1:], prog_name=f"muster {words[0]}")
     except ImportError as error:
         sys.stderr.write(f"muster: a part of this installation is missing: {error}\n  install muster-fleet again\n")
         return OUR_FAULT

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from muster import __version__
+from muster.cli._lazy import table_lines
 from muster.control.bootstrap import now_utc
 from muster.model.errors import MusterError
 
@@ -79,21 +78,8 @@ def _plain(value: object) -> object:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output: wrapped to the terminal, unwrapped when piped."""
-    width = None if sys.stdout.isatty() else 400
-    console = Console(width=width, highlight=False, soft_wrap=False)
-    shown = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in columns:
-        shown.add_column(column, overflow="fold")
-    for row in rows:
-        shown.add_row(*(_escaped(cell) for cell in row))
-    with console.capture() as printed:
-        console.print(shown)
-    for line in printed.get().splitlines():
-        say(line.rstrip() if width else line)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
+    for line in table_lines(columns, rows):
+        say(line)
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool) -> None:

@@ -1,5 +1,7 @@
 """Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
 
+from __future__ import annotations
+
 import os
 import pwd
 import shutil
@@ -7,47 +9,35 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import datetime
+from functools import cache
 from pathlib import Path
-from typing import assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 from urllib.parse import urlsplit
 
-from muster.backends.engine.embedded import EmbeddedEngine
-from muster.backends.inventory import ansible, directory, hosts, slurm
-from muster.backends.notify.command import CommandNotifier
-from muster.backends.process import spawn_detached
-from muster.backends.schedulers.none import NoScheduler
-from muster.backends.schedulers.slurm import SlurmReader
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
-from muster.backends.transport.local import LocalTransport
-from muster.backends.validators.builtin import BuiltinValidator
 from muster.control.inventory import merged
-from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
-from muster.control.reach import Reach
-from muster.control.site import Site
+from muster.control.site import Makers, Site
 from muster.discovery import discover, one
-from muster.facts.captures import of_source
 from muster.knowledge.loader import load
-from muster.model.capture import CaptureSpec
-from muster.model.command import Command, Outcome
 from muster.model.errors import BadInput, MissingTool, MusterError, Partial
-from muster.model.fact import FactSpec
-from muster.model.inventory import Inventory, Listing
-from muster.model.job import Answer, SchedulerView
+from muster.model.inventory import Listing
+from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
-from muster.model.policy import (
-    AnsibleSource,
-    DirectorySource,
-    HostsSource,
-    InventorySource,
-    LocalSource,
-    Policy,
-    SlurmSource,
-)  # fmt: skip
-from muster.node.carry import render_carried
-from muster.ports import Clock, Notifier, PackageManager, Store, Transport
+from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from muster.control.lock import CarrierLock
+    from muster.model.capture import CaptureSpec
+    from muster.model.command import Command, Outcome
+    from muster.model.fact import FactSpec
+    from muster.model.inventory import Inventory
+    from muster.model.job import Answer
+    from muster.model.policy import InventorySource, Policy
+    from muster.ports import Clock, Notifier, PackageManager, Store, Transport
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -70,7 +60,7 @@ SLURM_ANSWER_BYTES = 512 * 1024 * 1024
 """`squeue --json` of a hundred thousand jobs; nothing of it is kept but what is read out of it."""
 
 
-async def inventory(policy: Policy, folder: Path, asked: "SlurmAsked", store: Store) -> Inventory:
+async def inventory(policy: Policy, folder: Path, asked: SlurmAsked, store: Store) -> Inventory:
     """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read.
 
     A Slurm that does not answer stops no command: its nodes are then those that were collected last, and a warning says so. Where none ever
@@ -85,19 +75,25 @@ class SlurmAsked:
     """What Slurm said to this process: its nodes are asked for once, at the first need."""
 
     def __init__(self) -> None:
-        self._reader = SlurmReader(LocalTransport(output_cap_bytes=SLURM_ANSWER_BYTES))
+        self._made: Any = None
         self._answer: Answer | None = None
+
+    def _reader(self) -> Any:
+        if self._made is None:
+            local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
+            self._made = _late("muster.backends.schedulers", "slurm", "SlurmReader")(local)
+        return self._made
 
     async def nodes(self) -> Answer:
         """Its nodes. Raises as `SlurmReader.nodes` does."""
         if self._answer is None:
-            self._answer = await self._reader.nodes()
+            self._answer = cast("Answer", await self._reader().nodes())
         return self._answer
 
     async def view(self) -> SchedulerView:
         """Its nodes and the jobs on them, or why they are not known."""
         try:
-            return SchedulerView("Slurm", (await self.nodes()).nodes, await self._reader.running())
+            return SchedulerView("Slurm", (await self.nodes()).nodes, await self._reader().running())
         except (BadInput, MissingTool, Partial) as error:
             return SchedulerView("Slurm", trouble=error.message)
 
@@ -108,9 +104,10 @@ async def _no_view() -> SchedulerView:
 
 async def _slurm(source: SlurmSource, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
     try:
-        return slurm.listing(await asked.nodes(), source)
+        return cast(Listing, _late("muster.backends.inventory", "slurm", "listing")(await asked.nodes(), source))
     except (MissingTool, Partial) as error:
-        known = slurm.remembered(await store.nodes(), source, error.message)
+        remembered = _late("muster.backends.inventory", "slurm", "remembered")
+        known = cast(Listing, remembered(await store.nodes(), source, error.message))
         if alone and not known.nodes:
             raise
         return known
@@ -119,39 +116,52 @@ async def _slurm(source: SlurmSource, asked: SlurmAsked, store: Store, *, alone:
 async def _listing(source: InventorySource, folder: Path, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
     match source:
         case AnsibleSource(path=path):
-            return ansible.read(folder / path)
+            return _reader("ansible")(folder / path)
         case HostsSource(path=path):
-            return Listing(str(folder / path), hosts.read(folder / path))
+            return Listing(str(folder / path), _late("muster.backends.inventory", "hosts", "read")(folder / path))
         case SlurmSource():
             return await _slurm(source, asked, store, alone=alone)
         case LocalSource():
             return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
-            return directory.read(folder / path)
+            return _reader("directory")(folder / path)
         case _:
             assert_never(source)
 
 
+def _reader(kind: str) -> Callable[[Path], Listing]:
+    return cast("Callable[[Path], Listing]", _late("muster.backends.inventory", kind, "read"))
+
+
+def _late(package: str, module: str, name: str) -> Callable[..., Any]:
+    """What a module declares, loaded now: most commands need few of the parts of a site, and would wait for all of them."""
+    return cast(Callable[..., Any], one(package, module, name))
+
+
 def fact_specs() -> tuple[FactSpec, ...]:
     """All sources of facts, by name."""
-    return tuple(cast(FactSpec, spec) for spec in discover("muster.facts", "FACT").values())
+    return tuple(cast("FactSpec", spec) for spec in discover("muster.facts", "FACT").values())
 
 
 def script_to_carry() -> str:
     """The text that looks at a node and prints a file for `collect --from`; another one at each call."""
     rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
-    return render_carried(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2])
+    render = _late("muster.node", "carry", "render_carried")
+    return cast(str, render(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2]))
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
     """All readers of captured outputs, by name; after them those of what the nodes' own sources print."""
-    readers = tuple(cast(CaptureSpec, reader) for reader in discover("muster.facts.captures", "READER").values())
+    readers = tuple(cast("CaptureSpec", reader) for reader in discover("muster.facts.captures", "READER").values())
+    of_source = _late("muster.facts", "captures", "of_source")
     return readers + tuple(of_source(spec) for spec in fact_specs())
 
 
 def package_managers() -> Mapping[str, PackageManager]:
     """All package managers, by name."""
-    return {name: cast(PackageManager, each) for name, each in discover("muster.backends.packages", "BACKEND").items()}
+    return {
+        name: cast("PackageManager", each) for name, each in discover("muster.backends.packages", "BACKEND").items()
+    }
 
 
 def now_utc() -> datetime:
@@ -173,24 +183,29 @@ def make_notifiers(argv: Sequence[str], webhook: str | None) -> tuple[Notifier, 
                 f"--alert-command: {argv[0]!r} is no program here",
                 hint="give its whole path; a shell script must be executable",
             )
-        made.append(CommandNotifier(argv, LocalTransport()))
+        local = _late("muster.backends.transport", "local", "LocalTransport")()
+        made.append(_late("muster.backends.notify", "command", "CommandNotifier")(argv, local))
     if webhook:
         parts = urlsplit(webhook)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput("--alert-webhook: this is no http or https URL", hint="as in https://alerts.example/hook")
-        kind = cast(Callable[..., Notifier], one("muster.backends.notify", "webhook", "BACKEND"))
+        kind = cast("Callable[..., Notifier]", one("muster.backends.notify", "webhook", "BACKEND"))
         made.append(kind(webhook, SystemClock()))
     return tuple(made)
 
 
 def watch_lock(store: Path) -> CarrierLock:
     """The lock of the process that watches the nodes of a store, and tells people."""
-    return CarrierLock(f"{store}.watch.lock", SystemClock())
+    return _lock(f"{store}.watch.lock")
 
 
 def carrier_lock(store: Path) -> CarrierLock:
     """The lock of the process that carries the rollouts of a store."""
-    return CarrierLock(f"{store}.lock", SystemClock())
+    return _lock(f"{store}.lock")
+
+
+def _lock(file: str) -> CarrierLock:
+    return cast("CarrierLock", _late("muster.control", "lock", "CarrierLock")(file, SystemClock()))
 
 
 @asynccontextmanager
@@ -205,12 +220,19 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     asked = SlurmAsked()
     try:
         found = await inventory(policy, folder, asked, opened)
+        remote = ssh_transport(policy, folder)
     except MusterError:
         await opened.close()
         raise
     has_slurm = any(isinstance(source, SlurmSource) for source in policy.inventory)
-    transport = Reach(ssh_transport(policy, folder), LocalTransport(), sudo=policy.ssh.sudo and os.geteuid() != 0)
-    specs = fact_specs()
+    transport = _LateTransport(lambda: _reach(policy, remote))
+    makers = Makers(
+        specs=cache(fact_specs),
+        managers=cache(package_managers),
+        scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
+        validator=cache(lambda: _late("muster.backends.validators", "builtin", "BuiltinValidator")()),
+        engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),
+    )
     try:
         yield Site(
             policy=policy,
@@ -221,15 +243,13 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             ids=UlidIds(clock),
             rng=SeededRng(f"{policy.fleet}/{policy.revision}"),
             transport=transport,
-            specs=specs,
-            managers=package_managers(),
-            scheduler=NoScheduler,
-            validator=BuiltinValidator(),
-            engine=EmbeddedEngine(opened, clock, _on_fault),
+            makers=makers,
             person=person(),
             holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
-            carried=lambda where: directory.carried(where, specs, clock.now()),
+            carried=lambda where: _late("muster.backends.inventory", "directory", "carried")(
+                where, makers.specs(), clock.now()
+            ),
             knowledge=load,
             spawn_carrier=_carrier(policy_file, path),
             scheduler_view=asked.view if has_slurm else _no_view,
@@ -237,6 +257,12 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     finally:
         await transport.close()
         await opened.close()
+
+
+def _reach(policy: Policy, remote: Transport) -> Transport:
+    local = _late("muster.backends.transport", "local", "LocalTransport")()
+    reach = _late("muster.control", "reach", "Reach")
+    return cast("Transport", reach(remote, local, sudo=policy.ssh.sudo and os.geteuid() != 0))
 
 
 class _LateTransport:
@@ -274,7 +300,7 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
         config = (str(file),)
 
     def make() -> Transport:
-        kind = cast(Callable[..., Transport], one("muster.backends.transport", "ssh", "BACKEND"))
+        kind = cast("Callable[..., Transport]", one("muster.backends.transport", "ssh", "BACKEND"))
         return kind(
             config=config,
             user=policy.ssh.user,
@@ -300,7 +326,7 @@ def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
     ]
 
     def spawn() -> None:
-        spawn_detached(argv, Path(f"{store}.log"))
+        _late("muster.backends", "process", "spawn_detached")(argv, Path(f"{store}.log"))
 
     return spawn
 

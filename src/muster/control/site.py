@@ -1,20 +1,36 @@
 """What every use case works with: the policy, where it lies, and the ports. Made by the bootstrap, handed in, never global."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from __future__ import annotations
 
-from muster.knowledge.schema import KnowledgeBase
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from muster.model.errors import UnknownName
-from muster.model.fact import FactSpec, NodeFacts
-from muster.model.inventory import Carried, Inventory
-from muster.model.job import SchedulerView
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
-from muster.model.node import Node
-from muster.model.plan import Plan
-from muster.model.policy import Policy
 from muster.planner.pools import Placing, placed
-from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+if TYPE_CHECKING:
+    from muster.knowledge.schema import KnowledgeBase
+    from muster.model.fact import FactSpec, NodeFacts
+    from muster.model.inventory import Carried, Inventory
+    from muster.model.job import SchedulerView
+    from muster.model.node import Node
+    from muster.model.plan import Plan
+    from muster.model.policy import Policy
+    from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """The parts of a site that only some commands need: each is loaded and made when it is first asked for, and is the same from then on."""
+
+    specs: Callable[[], tuple[FactSpec, ...]]
+    managers: Callable[[], Mapping[str, PackageManager]]
+    scheduler: Callable[[], Callable[[Transport], Scheduler]]
+    validator: Callable[[], Validator]
+    engine: Callable[[], Engine]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +53,7 @@ class Site:
     ids: Ids
     rng: Rng
     transport: Transport
-    specs: tuple[FactSpec, ...]
-    managers: Mapping[str, PackageManager]
-    scheduler: Callable[[Transport], Scheduler]
-    validator: Validator
-    engine: Engine
+    makers: Makers
     person: str
     holder: str
     inventory: Inventory
@@ -49,6 +61,31 @@ class Site:
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
     scheduler_view: Callable[[], Awaitable[SchedulerView]]
+
+    @property
+    def specs(self) -> tuple[FactSpec, ...]:
+        """All sources of facts."""
+        return self.makers.specs()
+
+    @property
+    def managers(self) -> Mapping[str, PackageManager]:
+        """All package managers, by name."""
+        return self.makers.managers()
+
+    @property
+    def scheduler(self) -> Callable[[Transport], Scheduler]:
+        """Makes the scheduler that is asked over a transport."""
+        return self.makers.scheduler()
+
+    @property
+    def validator(self) -> Validator:
+        """What exercises GPUs."""
+        return self.makers.validator()
+
+    @property
+    def engine(self) -> Engine:
+        """What says which run to advance when."""
+        return self.makers.engine()
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -5,7 +5,7 @@ from its beginning: whatever changes a node is a named task that the node itself
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
 from muster.model.command import (
@@ -20,6 +20,7 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step

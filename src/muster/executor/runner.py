@@ -5,7 +5,7 @@ task id. The runner sequences; what to do in a phase is in `phases`, what follow
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -15,6 +15,7 @@ from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError
 from muster.model.fact import FactSpec, NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.phase import Event, Phase

@@ -6,7 +6,7 @@ the node, whoever asks.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from muster.executor import look as looking
@@ -25,6 +25,7 @@ from muster.model.command import (
     describe,
 )
 from muster.model.fact import FactSpec, NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.plan import Plan

@@ -7,12 +7,13 @@ be met (the solver does).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from muster.model.frozen import dataclass
 from muster.model.quantities import Amount, Window
 from muster.model.ranges import Ranges
 from muster.model.versions.cuda import CudaVersion

@@ -5,8 +5,8 @@ may be away.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 from muster.model.plan import Bound, NodePlan, PoolLimits, Span
 from muster.model.policy import Policy, Pool

@@ -1,8 +1,8 @@
 """What is different between two plans, in the terms of a person who knows the first. Pure."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from muster.model.frozen import dataclass
 from muster.model.plan import NodePlan, Plan
 from muster.planner.folding import folded
 

@@ -1,6 +1,6 @@
 """A remark on a plan, as a value."""
 
-from dataclasses import dataclass
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ A stage of n nodes on which nothing failed says: a driver that breaks at least s
 100 chances. And over E node-days without an event the rate of events is below 3/E (the rule of three), with the same confidence.
 """
 
-from dataclasses import dataclass
+from muster.model.frozen import dataclass
 
 MISSED = 0.05
 """The chance with which something as bad as is said may still go unnoticed."""

@@ -3,12 +3,14 @@
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from muster.model.fact import NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.node import Node
 from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, WaitingOn
@@ -56,7 +58,7 @@ class PlanInput:
     policy_name: str = "fleet.yaml"
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Draft:
     """What is found out while a plan is made."""
 

@@ -6,8 +6,8 @@ Of each stratum some units stay as they are, for comparison, until everything el
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from muster.model.frozen import dataclass
 from muster.model.plan import STRATUM_AT_LEAST, Stage, Stratum
 from muster.model.quantities import Amount
 from muster.planner.units import Gang, Unit, gangs, order_of

@@ -4,9 +4,9 @@ It knows neither jobs nor budgets nor other nodes; those are `propose`'s.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from muster.model.fact import NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.memo import Remembered
 from muster.model.plan import Expectation, Step, WaitingOn
 from muster.model.policy import Permission, Pool

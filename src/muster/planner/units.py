@@ -4,9 +4,9 @@ A unit goes out of service whole. A gang stays in one stage, so that each runnin
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from muster.model.frozen import dataclass
 from muster.model.plan import NodePlan
 
 

@@ -4,11 +4,12 @@ Where a scheduler speaks for a node, its word counts. Where none does, the proce
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from muster.model.fact import NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.plan import UNTOLD
 

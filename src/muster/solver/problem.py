@@ -1,12 +1,13 @@
 """What the solver is asked and what it answers, as values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from muster.knowledge.query import ProductAnswer, branch_number, identify
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.fact import Unknown
+from muster.model.frozen import dataclass
 from muster.model.policy import DriverWish
 from muster.model.stack import PackagePin
 from muster.model.versions.driver import DriverVersion

@@ -67,8 +67,7 @@ class Apt:
     name = "apt"
 
     def serves(self, facts: NodeFacts) -> bool:
-        # Asked by the list, not by going through all facts: nodes that agree in it need not be asked again.
-        return bool(facts.members("package")) or (bool(facts.facts) and facts.unread("package") is not None)
+        return bool(facts.members("package"))
 
     def installed(self, facts: NodeFacts) -> Mapping[str, str]:
         found: dict[str, str] = {}
