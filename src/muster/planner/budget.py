@@ -79,6 +79,8 @@ def too_large(
     members: Sequence[NodePlan], limits: Mapping[str, PoolLimits], bound: Mapping[tuple[str, str], Bound]
 ) -> str | None:
     """Why nodes that are changed as one can never be released, or None."""
+    if len(members) == 1:
+        return _no_room(members[0], limits, bound)
     for pool in dict.fromkeys(each.pool for each in members):
         words = _short(sum(each.pool == pool for each in members), limits[pool].unavailable, f"pool {pool}")
         if words:
@@ -90,6 +92,18 @@ def too_large(
             words = None if found is None else _short(size, found.unavailable, f"{kind} {name}")
             if words:
                 return words
+    return None
+
+
+def _no_room(
+    part: NodePlan, limits: Mapping[str, PoolLimits], bound: Mapping[tuple[str, str], Bound]
+) -> str | None:
+    """The same for a node alone: thousands are."""
+    if limits[part.pool].unavailable < 1:
+        return _short(1, 0, f"pool {part.pool}")
+    for kind, name in ((RACK, part.rack), (TENANT, part.tenant)):
+        if name and (kind, name) in bound and bound[kind, name].unavailable < 1:
+            return _short(1, 0, f"{kind} {name}")
     return None
 
 

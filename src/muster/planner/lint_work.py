@@ -39,7 +39,7 @@ class _Seen:
 
     @staticmethod
     def stratum(members: Sequence[NodePlan]) -> str:
-        return " + ".join(sorted({each.stratum for each in members}))
+        return members[0].stratum if len(members) == 1 else " + ".join(sorted({each.stratum for each in members}))
 
     def stage(self, members: Sequence[NodePlan]) -> Stage:
         return self.plan.stages[self.stage_of[members[0].node]]
@@ -74,6 +74,8 @@ def _together(seen: _Seen) -> Iterator[Note]:
     spare |= {(bound.kind, bound.name): bound.unavailable for bound in seen.plan.bounds}
     for members in seen.units.values():
         first = members[0]
+        if len(members) == 1:
+            continue  # one node is in one group, and fits whatever may lose a node at all
         if len({group_of.get(each.node) for each in members}) > 1:
             yield Note("fatal", first.node, f"is released apart from others of its NVLink domain {first.domain}")
         needed = Counter(

@@ -53,6 +53,18 @@ class Way:
 Solve = Callable[[NodeClass, Pool], Answer]
 
 
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """All of a node that its step follows from: its class, its package manager, its stack (path -> text), and what it is grouped by."""
+
+    kind: NodeClass
+    manager: PackageManager
+    stack: tuple[tuple[str, str | Unknown], ...]
+    stratum: str
+    gpus: int
+    domain: str
+
+
 class Judge:
     """Judges nodes, each kind once. Holds no state but what it was told and what it found before."""
 
@@ -60,35 +72,49 @@ class Judge:
         self._pools = {pool.name: pool for pool in pools}
         self._managers = tuple(managers)
         self._solve = solve
-        self._answers: dict[tuple[NodeClass, str], Answer] = {}
-        self._remembered = Remembered[str, No | Way](self._judge)
+        self._solutions: dict[tuple[NodeClass, object, object], Solution] = {}
+        self._looks = Remembered[str, No | _Seen](lambda facts, _: _look(facts, self._managers))
+        # By the very object, of which there is one for all nodes that are alike; it is kept beside, so that no other takes its number.
+        self._found: dict[tuple[int, str], tuple[_Seen, No | Way]] = {}
 
     def __call__(self, facts: NodeFacts, pool: str) -> No | Way:
         """What can be done on a node with these facts, as a node of `pool`."""
-        return self._remembered(facts, pool)
+        seen = self._looks(facts, "")
+        if isinstance(seen, No):
+            return seen
+        key = (id(seen), pool)
+        if key not in self._found:
+            self._found[key] = (seen, self._judge(seen, self._pools[pool]))
+        return self._found[key][1]
 
-    def _judge(self, facts: NodeFacts, name: str) -> No | Way:
-        pool = self._pools[name]
-        refused = _held(facts) or _image_booted(facts)
-        if refused is not None:
-            return refused
-        kind = node_class(facts, self._managers)
-        if kind is None:
-            why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
-            return No(WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
-        manager = next(m for m in self._managers if m.name == kind.manager)
-        broken = manager.broken(facts)
-        if broken:
-            words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
-            return No(WaitingOn.OWNED_BY_HUMAN, words)
-        key = (kind, name)
-        if key not in self._answers:
-            self._answers[key] = self._solve(kind, pool)
-        answer = self._answers[key]
+    def _judge(self, seen: _Seen, pool: Pool) -> No | Way:
+        # A solution is the same for every pool that wants the same; a refusal names the pool.
+        wanted = (seen.kind, pool.driver, pool.cuda)
+        answer: Answer | None = self._solutions.get(wanted)
+        if answer is None:
+            answer = self._solve(seen.kind, pool)
         if isinstance(answer, NoSolution):
-            on = WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION
-            return No(on, sentence(answer.because))
-        return _change(facts, pool, kind, manager, answer)
+            return No(WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION, sentence(answer.because))
+        self._solutions[wanted] = answer
+        return _change(seen, pool, answer)
+
+
+def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
+    """What of the facts counts, whatever the pool; or why the node cannot be planned on in any."""
+    refused = _held(facts) or _image_booted(facts)
+    if refused is not None:
+        return refused
+    kind = node_class(facts, managers)
+    if kind is None:
+        why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
+        return No(WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
+    manager = next(m for m in managers if m.name == kind.manager)
+    broken = manager.broken(facts)
+    if broken:
+        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
+        return No(WaitingOn.OWNED_BY_HUMAN, words)
+    stack = tuple((path, facts.text(path) or Unknown(_why(facts, path))) for path in _STACK)
+    return _Seen(kind, manager, stack, _stratum(facts, kind), _gpus(facts), domain_of(facts))
 
 
 def _held(facts: NodeFacts) -> No | None:
@@ -114,19 +140,19 @@ def _image_booted(facts: NodeFacts) -> No | None:
     return None
 
 
-def _change(facts: NodeFacts, pool: Pool, kind: NodeClass, manager: PackageManager, answer: Solution) -> No | Way:
-    target = answer.chosen.driver.text
+def _change(node: _Seen, pool: Pool, answer: Solution) -> No | Way:
+    target, kind = answer.chosen.driver.text, node.kind
     if not kind.packages:
         words = f"no installed package carries {kind.driver}: not installed by packages"
         return No(WaitingOn.NO_SOLUTION, words)
-    unknown = [f"{path} ({_why(facts, path)})" for path in _STACK if facts.text(path) is None]
+    unknown = [f"{path} ({value.why})" for path, value in node.stack if isinstance(value, Unknown)]
     if unknown:
         # What the way back would have to prove cannot be told either.
         return No(WaitingOn.UNKNOWN_HEALTH, f"what it runs now is unknown: {', '.join(unknown)}")
-    version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
+    version = node.manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
     packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
     upstream = target.partition("-")[0]
-    seen = {path: facts.text(path) or "" for path in _STACK}
+    seen = {path: value for path, value in node.stack if isinstance(value, str)}
     wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
     if packages == kind.packages and seen == wanted:
         return No(WaitingOn.NOTHING_TO_DO, f"already runs {target}")
@@ -143,7 +169,7 @@ def _change(facts: NodeFacts, pool: Pool, kind: NodeClass, manager: PackageManag
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
     because = tuple(f"{target}: {sentence(rule)}" for rule in said)
-    return Way(step, _stratum(facts, kind), _gpus(facts), domain_of(facts), because)
+    return Way(step, node.stratum, node.gpus, node.domain, because)
 
 
 def _stratum(facts: NodeFacts, kind: NodeClass) -> str:
