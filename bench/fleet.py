@@ -23,9 +23,11 @@ T0 = datetime.now(UTC)
 
 _FIXTURES = Path(__file__).resolve().parents[1] / "tests/fixtures/facts"
 _RECORDED = {
-    "compute_apps": "idle.csv", "disk": "debian12.txt", "dpkg": "debian12_held.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml",
-    "lease": "none.txt", "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt",
-    "system": "debian12.txt", "uptime": "debian12.txt",
+    "compute_apps": "idle.csv", "container": "loopback.txt", "disk": "debian12.txt", "dkms": "two_kernels.txt", "dpkg": "debian12_held.txt",
+    "fabric": "hgx.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml", "kernels": "grub_debian_default.txt", "lease": "none.txt",
+    "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt", "nouveau": "no_image.txt",
+    "repository": "two_versions.txt", "runfile": "loopback.txt", "secure_boot": "disabled.txt", "system": "debian12.txt",
+    "transactions": "unattended.txt", "upgrades": "ubuntu_on.txt", "uptime": "debian12.txt",
 }  # fmt: skip
 """Source -> the recorded output that stands for it; a source that is not here has none, and its facts are Unknown."""
 
@@ -61,6 +63,9 @@ def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
     told["gpu"] = RawOutput(0, gpu.replace(b"<gpu_temp>", b"<gpu_temp>%d" % (at % 9 + 1)))
     told["machine"] = RawOutput(0, b"%032x\n" % (number + 1))
     told["system"] = RawOutput(0, base["system"].replace(b"5f0c3b5e", b"%08x" % number))
+    # Each rack was installed at its own minute; its logs say so.
+    minute = b" 10:%02d:%02d" % (number // 32 % 60, number // 32 // 60)
+    told["transactions"] = RawOutput(0, base["transactions"].replace(b" 10:12:07", minute))
     told["uptime"] = RawOutput(0, b"%d.20 9.1\n" % (1000 + number + 3600 * at))
     return told
 

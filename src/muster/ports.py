@@ -6,7 +6,7 @@ passes. This module imports no backend and holds no logic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -138,14 +138,18 @@ class Store(Protocol):
         """
         ...
 
-    async def facts(self) -> tuple[NodeFacts, ...]:
-        """The last look of every node, by name."""
+    async def facts(self, nodes: Collection[str] | None = None) -> tuple[NodeFacts, ...]:
+        """The last look of every node, or of those of `nodes` that were ever looked at, by name."""
         ...
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         """Every change of the node's lasting values, oldest first. The first sight of a value is a change, and so is that it went away: a change
         to Unknown, with the reason (`GONE` where its source says nothing of it). One Unknown after another is none.
         """
+        ...
+
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        """By node the most GPUs (`gpu.count`) that answered there since then, or were there at that time; without nodes that never told."""
         ...
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:

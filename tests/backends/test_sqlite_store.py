@@ -479,12 +479,13 @@ def test_a_store_of_the_second_form_keeps_its_looks_its_history_and_its_plans(pa
         ("gpu[GPU-a].ecc.mode", True, later(120)), ("gpu[GPU-b].ecc.mode", True, later(120)),
     ]  # fmt: skip
     assert len(past) == 11
+    assert inline(store.most_gpus(later(0))) == {"n1": 2}
     inline(store.save_facts([first]))
     assert inline(store.history("n1")) == past
     inline(store.close())
     assert {str(name) for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
         "meta", "nodes", "plans", "approvals", "rollouts", "runs", "audit", "look_parts", "looks", "first_looks",
-        "fact_changes", "fact_shapes", "fact_members",
+        "fact_changes", "fact_shapes", "fact_members", "gpu_counts",
     }  # fmt: skip
 
 
@@ -511,3 +512,16 @@ def test_a_store_that_cannot_be_brought_to_todays_form_stays_as_it_is(path: str)
         open_store(path)
     assert rows(path, "SELECT value FROM meta WHERE key = 'form'") == [("2",)]
     assert rows(path, "SELECT count(*) FROM fact_looks") == [(2,)]
+
+
+def test_one_source_seen_at_two_times_with_alike_members_is_kept_apart(path: str) -> None:
+    store = begun(path)
+    facts = {
+        f"{kind}[{key}].x": Fact(f"{kind}[{key}].x", "1", "gpu", later(at), kind == "heat")
+        for kind in ("gpu", "heat") for key, at in (("GPU-a", 1), ("GPU-b", 2))
+    }  # fmt: skip
+    inline(store.save_facts([NodeFacts("n1", later(2), facts)]))
+    (back,) = inline(store.facts())
+    assert back == NodeFacts("n1", later(2), facts)
+    assert back.members("gpu") == ("GPU-a", "GPU-b")
+    assert back.column("gpu", ".x") == {"GPU-a": "1", "GPU-b": "1"}

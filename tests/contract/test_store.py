@@ -74,6 +74,14 @@ def test_facts_come_by_node_name_and_the_last_look_stands(store: Store) -> None:
     assert [(facts.node, facts.text("driver")) for facts in inline(store.facts())] == [("n1", "570"), ("n2", "580")]
 
 
+def test_the_looks_of_some_nodes_are_those_that_were_looked_at(store: Store) -> None:
+    inline(store.save_facts([look("n3", driver="1"), look("n1", driver="570"), look("n2", 5, trouble="refused")]))
+    some = inline(store.facts(["n2", "n1", "n1", "n9"]))
+    assert some == inline(store.facts())[:2]
+    assert some[0].text("driver") == "570"
+    assert inline(store.facts([])) == ()
+
+
 def test_a_failed_look_leaves_the_old_evidence_with_its_old_time_beside_the_trouble(store: Store) -> None:
     good = look("n1", driver="570")
     inline(store.save_facts([good]))
@@ -116,6 +124,18 @@ def test_every_change_of_a_lasting_value_is_kept_and_nothing_else(store: Store) 
         Fact("driver", value, "test", later(at))
         for value, at in (("570", 0), (Unknown("late"), 120), ("570", 180), ("580", 240), ("570", 300))
     )
+
+
+def test_the_most_gpus_since_a_time_are_those_that_were_there_at_it_or_came_after(store: Store) -> None:
+    lost = Unknown("no answer")
+    for at, n1, n2 in ((0, 8, lost), (60, 8, 4), (120, 7, lost), (180, lost, 4), (240, 7, 2)):
+        inline(store.save_facts([look("n1", at, gpu__count=n1), look("n2", at, gpu__count=n2), look("n3", at)]))
+    assert inline(store.most_gpus(later(0))) == {"n1": 8, "n2": 4}
+    assert inline(store.most_gpus(later(119))) == {"n1": 8, "n2": 4}
+    assert inline(store.most_gpus(later(120))) == {"n1": 7, "n2": 4}
+    assert inline(store.most_gpus(later(9999))) == {"n1": 7, "n2": 2}
+    inline(store.save_facts([look("n1", 300, trouble="timeout")]))
+    assert inline(store.most_gpus(later(9999))) == {"n1": 7, "n2": 2}
 
 
 def test_a_value_that_went_away_is_a_change_and_so_is_its_coming_back(store: Store) -> None:

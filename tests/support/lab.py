@@ -310,7 +310,7 @@ def _start(folder: Path, layers: Path, plan: Plan, address: str) -> Machine:
     _write(own / "lab/smi.xml", re.sub(r"<(uuid>GPU-|serial>).{8}", rf"<\g<1>{digits[:8]}", smi))
     _write(own / "etc/machine-id", f"{digits[:32]}\n")
     for path, text in plan.files.items():
-        _write(own / path.lstrip("/"), text, 0o755 if "/bin/" in path else 0o644)
+        _write(own / path.lstrip("/"), text, 0o755 if "bin/" in path else 0o644)
     if plan.sshd:
         _write(own / "etc/ssh/sshd_lab", plan.sshd + _SSHD)
     _write(own / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {plan.name}\n")

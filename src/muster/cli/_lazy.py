@@ -4,7 +4,7 @@
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from muster.model.frozen import dataclass
@@ -23,7 +23,9 @@ class Entry:
 LOOK, SAY, CHANGE, MORE = "Look", "Say", "Change", "More"
 
 COMMANDS: Mapping[str, Entry] = {
-    "collect": Entry(LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "look", "collect"),
+    "collect": Entry(
+        LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "collect", "collect"
+    ),
     "status": Entry(LOOK, "Show the fleet: pools, drivers, what is unknown.", "look", "status"),
     "check": Entry(LOOK, "Find what disagrees: inside a node, in a pool, with what is wanted.", "look", "check"),
     "watch": Entry(
@@ -39,7 +41,9 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "plans", "plan"),
     "plans": Entry(SAY, "List, show, compare, lint and approve plans.", "plans", "plans"),
-    "knowledge": Entry(SAY, "Show what the knowledge base holds and how current it is.", "say", "knowledge"),
+    "knowledge": Entry(
+        SAY, "Show, check and extend what Muster knows of drivers, CUDA and GPUs.", "knowledge", "knowledge"
+    ),
     "apply": Entry(CHANGE, "Carry out an approved plan, or go on with it after a kill.", "change", "apply"),
     "rollouts": Entry(CHANGE, "List, show and watch rollouts.", "change", "rollouts"),
     "lease": Entry(CHANGE, "Show who holds which node; give one back by hand.", "lease", "lease"),
@@ -62,6 +66,12 @@ def load(name: str) -> Callable[..., Any]:
 def quickly(app: Callable[..., Any], words: Sequence[str]) -> bool:
     """Run a command whose words are plain without Typer's reader; False, with nothing done, when they are not. Raises SystemExit at its end."""
     done: bool = importlib.import_module("muster.cli.quick").run(app, words)
+    return done
+
+
+def run_in_loop(work: Coroutine[Any, Any, int]) -> int:
+    """The result of a coroutine, run in an event loop of its own."""
+    done: int = importlib.import_module("asyncio").run(work)
     return done
 
 

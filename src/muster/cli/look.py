@@ -1,8 +1,7 @@
-"""`muster collect`, `status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
+"""`muster status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
 
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,27 +9,23 @@ from typing import Annotated
 import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
-from muster.cli.text import few_names, say_csv
-from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry
+from muster.cli.text import few_names, say_csv, say_warnings
+from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry, script_to_install
 from muster.control.captures import parse_file
-from muster.control.collect import carried_facts
-from muster.control.collect import collect as collect_nodes
 from muster.control.history import Change, changes
 from muster.control.planning import findings
 from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
 from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
-from muster.health.cause import ASKED as CAUSE_ASKED
-from muster.model.fact import FactValue, NodeFacts, Unknown
+from muster.health.codes import CAUSE_ASKED, CODES
+from muster.model.fact import FactValue, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
 
 PARTIAL = 5
-MOST_WARNINGS = 20
 LIST_WIDTH = 96
 """Of what is listed in blocks: fits a terminal of 100 columns."""
 
-collect_app = app("Look at every node over SSH and keep what was seen. Changes nothing on a node.")
 status_app = app("Show the fleet as it was last seen: by pool, model, driver, flavour and kernel.")
 check_app = app(
     "Find what disagrees: inside a node, in a pool, with what is wanted. Exit 1 with findings, 5 when something is unknown."
@@ -38,10 +33,6 @@ check_app = app(
 nodes_app = app("List nodes, or show one with all its facts.")
 facts_app = app("What Muster can see on a node, and by which command.")
 
-From = Annotated[
-    Path | None,
-    typer.Option("--from", help="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
-]
 Where = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,72 +43,11 @@ Where = Annotated[
 ]
 OnePool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")]
-Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
-
-
-@collect_app.command()
-def collect(
-    fleet: Fleet = None, store: StorePath = None, limit: Limit = None, folder: From = None, as_json: AsJson = False
-) -> None:
-    """Look at every node over SSH and keep what was seen. Changes nothing on a node. Exit 5 when a node could not be looked at."""
-
-    async def work() -> int:
-        async with open_site(fleet, store) as site:
-            chosen = {site.node_named(each) for each in limit} if limit else {node.name for node in site.nodes}
-            nodes = [node for node in site.nodes if node.name in chosen]
-            carried = carried_facts(nodes, site.caller(), site.carried, folder)
-            brought = {facts.node: facts for facts in carried.facts}
-            if folder is not None:
-                nodes = [node for node in nodes if node.name in brought]
-            done = Counter[str]()
-
-            def seen(facts: NodeFacts) -> None:
-                done["all"] += 1
-                if sys.stderr.isatty():
-                    sys.stderr.write(f"\r{done['all']}/{len(nodes)} nodes")
-                    sys.stderr.flush()
-
-            found = await collect_nodes(
-                nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
-                concurrency=site.policy.ssh.concurrency, seen=seen, carried=brought,
-            )  # fmt: skip
-            if sys.stderr.isatty():
-                note("")
-            return _collected(found, (*site.inventory.warnings, *carried.warnings), as_json=as_json)
-
-    run(work, as_json=as_json)
-
-
-def _collected(found: tuple[NodeFacts, ...], warnings: tuple[str, ...], *, as_json: bool) -> int:
-    away = {facts.node: facts.trouble.why for facts in found if facts.trouble is not None}
-    drivers = Counter(
-        facts.text("module.nvidia.loaded_version") or "unknown" for facts in found if facts.trouble is None
-    )
-    if as_json:
-        data = {"nodes": len(found), "drivers": dict(sorted(drivers.items())), "unreachable": away}
-        say(envelope("collect", data, warnings))
-    else:
-        say(f"{len(found) - len(away)} of {len(found)} nodes looked at")
-        for driver, count in sorted(drivers.items()):
-            say(f"  driver {driver} on {count} nodes")
-        for node, why in away.items():
-            say(f"  {node}: {why}")
-        _warn(warnings)
-    # Nothing looked at is nothing known, whatever was carried here of others.
-    return PARTIAL if away or not found else 0
 
 
 def provided() -> tuple[str, ...]:
     """The paths that the sources of facts can give, with `*` for the keys of lists."""
     return tuple(path for spec in fact_specs() for path in spec.provides)
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    """What could not be used, on standard error; of very many the first ones."""
-    for warning in warnings[:MOST_WARNINGS]:
-        note(f"warning: {warning}")
-    if len(warnings) > MOST_WARNINGS:
-        note(f"warning: and {len(warnings) - MOST_WARNINGS} more; --json shows all")
 
 
 def _conflict(conflict: Conflict) -> Mapping[str, object]:
@@ -165,10 +95,10 @@ def status(
                 table(
                     (*columns, "nodes", "which"), [[*key, str(len(names)), few_names(names)] for key, names in groups]
                 )
-                _warn(chosen.words)
+                say_warnings(chosen.words)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = None) -> Chosen:
@@ -187,7 +117,8 @@ def check(
         list[Severity] | None, typer.Option("--severity", help="Only findings of this severity; may be given again.")
     ] = None,
     code: Annotated[
-        list[str] | None, typer.Option("--code", help="Only findings of this code; may be given again.")
+        list[str] | None,
+        typer.Option("--code", help="Only findings of this code (docs/reference/findings.md); may be given again."),
     ] = None,
     node: Annotated[str | None, typer.Option("--node", help="Only findings that name this node.")] = None,
     oneline: Annotated[
@@ -206,11 +137,13 @@ def check(
         raise typer.BadParameter("--oneline speaks of one node: give --node NODE")
 
     async def work() -> int:
+        # A code that nothing can have would always be clean, which is what a script must not believe.
+        codes = tuple(named("finding code", each, list(CODES)) for each in code or ())
         async with open_site(fleet, store) as site:
             facts = await site.known_facts()
             every = await findings(site, facts)
             name = site.node_named(node) if node else ""
-            found = Wanted(tuple(severity or ()), tuple(code or ()), name).of(every)
+            found = Wanted(tuple(severity or ()), codes, name).of(every)
             if folder is not None:
                 pools = {view.node.name: view.pool for view in seen_as(site, facts, every)}
                 put_textfile(folder, textfile(every, pools, facts, site.clock.now()))
@@ -222,7 +155,7 @@ def check(
                 _say_findings(found, len(site.nodes), chosen=len(found) < len(every))
             return exit_code(found)
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_findings(found: tuple[Finding, ...], nodes: int, *, chosen: bool) -> None:
@@ -277,7 +210,7 @@ def nodes_list(
                 _say_nodes(site, keys, rows, chosen.words, as_json=as_json)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_nodes(
@@ -298,7 +231,7 @@ def _say_nodes(
     table(tuple(key.replace("_", " ") for key in keys), rows)
     for conflict in (each for listed in conflicts.values() for each in listed):
         say(f"sources disagree: {_conflict_words(conflict)}")
-    _warn((*site.inventory.warnings, *words))
+    say_warnings((*site.inventory.warnings, *words))
 
 
 @nodes_app.command("show")
@@ -343,7 +276,7 @@ def nodes_show(
                 )
             return PARTIAL if trouble else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_history(name: str, found: Sequence[Change], *, as_json: bool) -> int:
@@ -424,7 +357,7 @@ def facts_list(as_json: AsJson = False) -> None:
                 say(f"    {line}")
         return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @facts_app.command("show")
@@ -442,13 +375,18 @@ def facts_show(
             say(spec.command.strip())
         return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @facts_app.command("script")
-def facts_script() -> None:
+def facts_script(
+    install: Annotated[
+        bool,
+        typer.Option("--install", help="Print the program to install on nodes instead, as `ssh: script:` names it."),
+    ] = False,
+) -> None:
     """Print the text that looks at a node, to be carried where no connection leads: `sh look.sh >NODE.out`, then `collect --from`."""
-    sys.stdout.write(script_to_carry())
+    sys.stdout.write(script_to_install() if install else script_to_carry())
 
 
 @facts_app.command("parse")
@@ -474,4 +412,4 @@ def facts_parse(
             table(("fact", "value"), [[path, _text(capture.facts[path])] for path in facts])
         return 0 if capture.understood else PARTIAL
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)

@@ -1,6 +1,5 @@
 """How every command takes its common options, runs, prints, and ends. No command prints or exits by other means."""
 
-import asyncio
 import json
 import os
 import sys
@@ -13,9 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from muster import __version__
-from muster.cli._lazy import table_lines
-from muster.control.bootstrap import now_utc
-from muster.model.errors import MusterError
+from muster.cli._lazy import run_in_loop, table_lines
+from muster.control.bootstrap import NeedsLoop, now_utc
+from muster.model.errors import MusterError, NoRoom
 
 Fleet = Annotated[
     str | None,
@@ -42,14 +41,24 @@ def app(help_text: str) -> typer.Typer:
 
 
 def say(line: str = "") -> None:
-    """One line on standard output; a reader that went away (`| head`) ends the command quietly."""
+    """One line on standard output; a reader that went away (`| head`) ends the command quietly. Raises NoRoom where it cannot be written."""
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer must find an open door when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _shut()
         raise typer.Exit(0) from None
+    except OSError as error:
+        _shut()
+        raise NoRoom(
+            f"standard output: {error.strerror or error}",
+            hint="free some space there, or let it write to another place",
+        ) from None
+
+
+def _shut() -> None:
+    # What is still in the buffer must find an open door when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(line: str) -> None:
@@ -82,9 +91,25 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         say(line)
 
 
-def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool) -> None:
-    """Run a command's coroutine and end with its exit code. An error of our tree becomes its message, hint and exit code."""
-    guarded(lambda: asyncio.run(work()), as_json=as_json)
+def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool, waits: bool = True) -> None:
+    """Run a command's coroutine and end with its exit code. An error of our tree becomes its message, hint and exit code.
+
+    With `waits` False it looks at no node: it is run through without an event loop, unless the site says, before anything is done, that it
+    needs one.
+    """
+    guarded(lambda: run_in_loop(work()) if waits else _straight(work), as_json=as_json)
+
+
+def _straight(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    coroutine = work()
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return int(end.value)
+    except NeedsLoop:
+        return run_in_loop(work())
+    coroutine.close()
+    raise AssertionError("a command that is to wait for nothing waited")
 
 
 def guarded(work: Callable[[], int], *, as_json: bool) -> None:

@@ -60,7 +60,7 @@ def plan(
             unknown = any(left.on in (WaitingOn.STALE_FACTS, WaitingOn.UNKNOWN_HEALTH) for left in made.left_out)
             return 0 if made.nodes else PARTIAL if unknown else A_NO
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @plans_app.command("list")
@@ -78,7 +78,7 @@ def plans_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = F
                 table(keys, rows)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 async def _approvals(site: Site, plan: Plan) -> str:
@@ -96,7 +96,7 @@ def plans_show(
             await _show(site, await plan_given(site, plan_id), as_json=as_json, wide=wide)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 async def _show(site: Site, plan: Plan, *, as_json: bool, wide: bool, warnings: Sequence[str] = ()) -> None:
@@ -144,7 +144,7 @@ def plans_lint(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as
                 say("keeps every safety rule")
             return A_NO if any(note.severity == "fatal" for note in notes) else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @plans_app.command("approve")
@@ -170,7 +170,7 @@ def plans_approve(
                 say(f"next: muster apply {found.id}" if enough else "next: another person's `muster plans approve`")
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @plans_app.command("diff")
@@ -195,4 +195,4 @@ def plans_diff(
                 say(line)
             return A_NO if changes else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)

@@ -39,7 +39,7 @@ def why(
         asked = found.about in (About.NODE, About.POOL)
         return A_NO if asked and any(each.says is not Says.YES for each in found.answers) else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say(answered: Answered) -> None:

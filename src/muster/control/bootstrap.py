@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, cast
 from urllib.parse import urlsplit
 
+from muster.backends.secret import read_secret
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
 from muster.control.inventory import merged
 from muster.control.policy import find_policy, read_policy
-from muster.control.site import Makers, Site
+from muster.control.site import SITE_FOLDER, Makers, Site
 from muster.discovery import discover, one
 from muster.knowledge.loader import load
-from muster.model.errors import BadInput, MissingTool, MusterError, Partial
+from muster.model.errors import BadInput, MissingTool, Partial
 from muster.model.inventory import Listing
 from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.control.lock import CarrierLock
+    from muster.executor.look import Program
     from muster.model.capture import CaptureSpec
     from muster.model.command import Command, Outcome
     from muster.model.fact import FactSpec
@@ -54,6 +56,20 @@ def store_path(policy: Policy, given: str | None) -> Path:
             f"store {named!r}: this release keeps its store in SQLite", hint="write a path, or sqlite:///PATH"
         )
     return Path("/" + rest.lstrip("/")) if rest.startswith("/") else Path(rest)
+
+
+def knowledge_folder(policy: Policy, folder: Path, store: Path) -> Path:
+    """Where the site's own knowledge lies: in the folder that the policy names (seen from its own folder), else beside the store."""
+    return store.parent / SITE_FOLDER if policy.knowledge is None else folder / policy.knowledge
+
+
+def own_knowledge(fleet: str | None, store: str | None) -> Path | None:
+    """The same for commands that need no policy: None where there is none. Raises BadInput for one that was named and cannot be read."""
+    policy_file = find_policy(fleet)
+    if fleet is None and not policy_file.exists():
+        return None
+    policy = read_policy(policy_file)
+    return knowledge_folder(policy, policy_file.resolve().parent, store_path(policy, store))
 
 
 SLURM_ANSWER_BYTES = 512 * 1024 * 1024
@@ -80,6 +96,7 @@ class SlurmAsked:
 
     def _reader(self) -> Any:
         if self._made is None:
+            _need_loop()
             local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
             self._made = _late("muster.backends.schedulers", "slurm", "SlurmReader")(local)
         return self._made
@@ -122,11 +139,25 @@ async def _listing(source: InventorySource, folder: Path, asked: SlurmAsked, sto
         case SlurmSource():
             return await _slurm(source, asked, store, alone=alone)
         case LocalSource():
-            return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
+            return Listing("local", (Node(os.uname().nodename, LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
             return _reader("directory")(folder / path)
         case _:
             assert_never(source)
+
+
+class NeedsLoop(Exception):
+    """This site cannot be opened without an event loop; nothing was done yet."""
+
+
+def _need_loop() -> None:
+    asyncio = sys.modules.get("asyncio")
+    try:
+        if asyncio is None:
+            raise NeedsLoop
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise NeedsLoop from None
 
 
 def _reader(kind: str) -> Callable[[Path], Listing]:
@@ -148,6 +179,20 @@ def script_to_carry() -> str:
     rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
     render = _late("muster.node", "carry", "render_carried")
     return cast(str, render(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2]))
+
+
+def script_to_install() -> str:
+    """The program that looks at a node, to be installed there; always the same for one release."""
+    rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
+    return cast(str, _late("muster.node", "collect", "render_installed")(rows))
+
+
+def program(policy: Policy) -> Program | None:
+    """What `collect` runs on the nodes when the policy names a program there."""
+    if policy.ssh.script is None:
+        return None
+    made = _late("muster.executor", "look", "Program")
+    return cast("Program", made(policy.ssh.script, hashlib.sha256(script_to_install().encode()).hexdigest()))
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
@@ -221,7 +266,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     try:
         found = await inventory(policy, folder, asked, opened)
         remote = ssh_transport(policy, folder)
-    except MusterError:
+    except BaseException:
         await opened.close()
         raise
     has_slurm = any(isinstance(source, SlurmSource) for source in policy.inventory)
@@ -231,6 +276,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
         managers=cache(package_managers),
         scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
         validator=cache(lambda: _late("muster.backends.validators", "builtin", "BuiltinValidator")()),
+        program=cache(lambda: program(policy)),
         engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),
     )
     try:
@@ -245,12 +291,12 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             transport=transport,
             makers=makers,
             person=person(),
-            holder=f"{person()}@{socket.gethostname()}",
+            holder=f"{person()}@{os.uname().nodename}",
             inventory=found,
             carried=lambda where: _late("muster.backends.inventory", "directory", "carried")(
                 where, makers.specs(), clock.now()
             ),
-            knowledge=load,
+            knowledge=lambda: load(knowledge_folder(policy, folder, path)),
             spawn_carrier=_carrier(policy_file, path),
             scheduler_view=asked.view if has_slurm else _no_view,
         )
@@ -287,7 +333,7 @@ class _LateTransport:
 def ssh_transport(policy: Policy, folder: Path) -> Transport:
     """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder.
 
-    Raises BadInput when the SSH configuration that the policy names is not there.
+    Raises BadInput when the SSH configuration that the policy names is not there; its first command raises what `read_secret` does.
     """
     config = None
     if policy.ssh.config is not None:
@@ -301,10 +347,14 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
 
     def make() -> Transport:
         kind = cast("Callable[..., Transport]", one("muster.backends.transport", "ssh", "BACKEND"))
+        secret = policy.ssh.sudo_password
+        password = None if secret is None else read_secret(secret, folder, what="ssh: sudo_password")
         return kind(
             config=config,
             user=policy.ssh.user,
+            port=policy.ssh.port,
             sudo=policy.ssh.sudo,
+            sudo_password=password,
             connect_concurrency=policy.ssh.concurrency,
             connect_timeout_s=policy.ssh.connect_timeout_s,
         )

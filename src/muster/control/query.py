@@ -7,7 +7,6 @@ and how many nodes were left out for that reason is said.
 import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from operator import attrgetter
 
 from muster.control.planning import findings
 from muster.control.site import Site
@@ -124,9 +123,9 @@ def grouped(
     """The nodes by their values at `paths`: (values, names), in the order of the values. Raises UnknownName as `choose` does."""
     _need_paths(paths, views, provided)
     groups: dict[tuple[str, ...], list[str]] = {}
-    words = [_Words(path) for path in paths]
+    words = _Words(paths)
     for view in views:
-        groups.setdefault(tuple([each.of(view) for each in words]), []).append(view.node.name)
+        groups.setdefault(words.of(view), []).append(view.node.name)
     return tuple((key, tuple(names)) for key, names in sorted(groups.items()))
 
 
@@ -151,20 +150,25 @@ _NO_NODE = Node("", "", None, None, {}, "")
 
 
 class _Words:
-    """What stands in one column: of nodes that are alike in it, it is put into words once."""
+    """What stands in the columns: of nodes whose facts are alike in them, it is put into words once."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._of_view = path.startswith(("label.", "slurm."))
-        self._own = {"pool": attrgetter("pool"), "health": attrgetter("health")}.get(path)
-        self._known = Remembered[str, str](lambda facts, _: _word(View(_NO_NODE, "", "", facts), path))
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        own = [path in _OWN or path.startswith(("label.", "slurm.")) for path in paths]
+        self._own = [(at, path) for at, path in enumerate(paths) if own[at]]
+        self._known = Remembered[str, tuple[str, ...]](
+            lambda facts, _: tuple(
+                "" if own[at] else _word(View(_NO_NODE, "", "", facts), path) for at, path in enumerate(paths)
+            )
+        )
 
-    def of(self, view: View) -> str:
-        if self._own is not None:
-            return str(self._own(view))
-        if self._of_view or self._path == "node" or view.facts is None:
-            return _word(view, self._path)
-        return self._known(view.facts, "")
+    def of(self, view: View) -> tuple[str, ...]:
+        if view.facts is None:
+            return tuple(_word(view, path) for path in self._paths)
+        words = list(self._known(view.facts, ""))
+        for at, path in self._own:
+            words[at] = view.pool if path == "pool" else view.health if path == "health" else _word(view, path)
+        return tuple(words)
 
 
 def _word(view: View, path: str) -> str:

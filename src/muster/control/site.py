@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from muster.model.nearest import nearest
 from muster.planner.pools import Placing, placed
 
 if TYPE_CHECKING:
+    from muster.executor.look import Program
     from muster.knowledge.schema import KnowledgeBase
     from muster.model.fact import FactSpec, NodeFacts
     from muster.model.inventory import Carried, Inventory
@@ -31,6 +32,11 @@ class Makers:
     scheduler: Callable[[], Callable[[Transport], Scheduler]]
     validator: Callable[[], Validator]
     engine: Callable[[], Engine]
+    program: Callable[[], Program | None]
+
+
+SITE_FOLDER = "knowledge"
+"""The folder beside the store in which a site's own records of knowledge lie where `fleet.yaml` names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,11 @@ class Site:
         return self.makers.engine()
 
     @property
+    def program(self) -> Program | None:
+        """What looks at the nodes where the policy names one that is installed there."""
+        return self.makers.program()
+
+    @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes of the inventory, by name."""
         return self.inventory.nodes
@@ -118,10 +129,10 @@ class Site:
 
         return called
 
-    async def known_facts(self) -> Mapping[str, NodeFacts]:
-        """The last look of every node of the inventory, by name."""
+    async def known_facts(self, nodes: Collection[str] | None = None) -> Mapping[str, NodeFacts]:
+        """The last look of every node of the inventory, or of these, by name."""
         mine = {node.name for node in self.nodes}
-        return {facts.node: facts for facts in await self.store.facts() if facts.node in mine}
+        return {facts.node: facts for facts in await self.store.facts(nodes) if facts.node in mine}
 
     async def placings(self, facts: Mapping[str, NodeFacts]) -> Mapping[str, Placing]:
         """Where each node belongs."""

@@ -14,6 +14,7 @@ from muster.model.fact import NodeFacts
 from muster.model.plan import Plan, Waiting
 from muster.model.policy import Policy, Pool
 from muster.model.run import Rollout, RolloutState, Run
+from muster.planner.pools import placed
 from muster.planner.words import WAITING_WORDS, few
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, Wanted, located
@@ -76,10 +77,11 @@ async def why(site: Site, target: str, *, driver: str | None = None) -> Why:
 async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
     pools, nodes = [p.name for p in site.policy.pools], [n.name for n in site.nodes]
     name = named("node or pool", target, [*pools, *nodes])
-    facts = await site.known_facts()
-    placings = await site.placings(facts)
+    facts = await site.known_facts(None if name in pools else [name])
+    asked = site.nodes if name in pools else [each for each in site.nodes if each.name == name]
+    placings = placed(asked, facts, site.policy)
     policy = with_wish(site.policy, driver, None)
-    chosen = [n for n in nodes if n == name or (name in pools and name in placings[n].pools)]
+    chosen = [n.name for n in asked if n.name == name or (name in pools and name in placings[n.name].pools)]
     grouped: dict[tuple[NodeClass | str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for node in chosen:
         placing = placings[node]

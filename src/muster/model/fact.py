@@ -6,7 +6,7 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 from muster.model.frozen import dataclass
@@ -90,6 +90,10 @@ class ByKind(Mapping[str, Fact]):
     def __bool__(self) -> bool:
         """Whether there is any fact."""
 
+    def shared(self, kind: str) -> Hashable:
+        """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
+        return self.token(kind)
+
     @property
     def alike(self) -> Hashable:
         """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
@@ -120,6 +124,10 @@ class ByKind(Mapping[str, Fact]):
 def kind_of(path: str) -> str:
     """The kind of a path; empty when it is no list member's."""
     return path.partition("[")[0] if "[" in path else ""
+
+
+CLOCK_SLACK_S = 300
+"""How far two clocks may be apart before ages mean nothing: Kerberos and TLS give up there too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +195,14 @@ class NodeFacts:
     trouble: Unknown | None = None
     partial: bool = False
     _lists: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def is_older_than(self, age_s: int, now: datetime) -> bool:
+        """Whether the look is older than that, or its age cannot be told: it is later than `now` by more than `CLOCK_SLACK_S`."""
+        return now - self.observed_at > timedelta(seconds=age_s) or self.is_from_the_future(now)
+
+    def is_from_the_future(self, now: datetime) -> bool:
+        """Whether the look is later than `now`, by more than clocks may differ: the clock was set back since, or was wrong then."""
+        return self.observed_at - now > timedelta(seconds=CLOCK_SLACK_S)
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""

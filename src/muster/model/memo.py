@@ -1,7 +1,8 @@
 """Judges nodes that look alike once: ten thousand nodes of a fleet are dozens of cases. Pure.
 
 What a judgement reads of a node's facts is written down while it reads; another node with equal values there gets the same answer unasked: at
-once where it read nothing that is each node's own and the other one is `alike`, else after a look at those values. The
+once where it read nothing that is each node's own and the other one is `alike`, or shares all of the kinds that were read; else after a look
+at those values. The
 facts' names, times and sources are no part of it, so a judgement that depends on them may not be remembered.
 """
 
@@ -88,6 +89,7 @@ class Remembered(Generic[K, R]):
         self._judge = judge
         self._shapes: dict[K, dict[_Shape, dict[Hashable, R]]] = {}
         self._alike: dict[tuple[Hashable, Unknown | None, K], R] = {}
+        self._kinds: dict[K, dict[tuple[str, ...], dict[Hashable, R]]] = {}
 
     def __call__(self, facts: NodeFacts, key: K) -> R:
         if not isinstance(facts.facts, ByKind):
@@ -95,26 +97,31 @@ class Remembered(Generic[K, R]):
         whole = (facts.facts.alike, facts.trouble, key)
         if whole in self._alike:
             return self._alike[whole]
+        by_kinds = self._kinds.setdefault(key, {})
+        for kinds, answers in by_kinds.items():
+            shared = _shared(facts, facts.facts, kinds)
+            if shared in answers:
+                return answers[shared]
         shapes = self._shapes.setdefault(key, {})
         for shape, answers in shapes.items():
             seen = _seen(facts, facts.facts, shape)
             if seen in answers:
-                if not _is_own(facts.facts, shape):
-                    self._alike[whole] = answers[seen]
                 return answers[seen]
         reads = _Reads(facts.facts)
         answer = self._judge(replace(facts, facts=reads), key)
         if not reads.own and not reads.all_of_it:
             self._alike[whole] = answer
+            kinds = tuple(dict.fromkeys((*reads.kinds, *([""] if reads.plain else []))))
+            if kinds in by_kinds or len(by_kinds) < _MOST_SHAPES:
+                by_kinds.setdefault(kinds, {})[_shared(facts, facts.facts, kinds)] = answer
         shape = (tuple(reads.plain), tuple(reads.kinds))
         if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
             shapes.setdefault(shape, {})[_seen(facts, facts.facts, shape)] = answer
         return answer
 
 
-def _is_own(facts: ByKind, shape: _Shape) -> bool:
-    plain, kinds = shape
-    return facts.alike is None or any(map(facts.is_own, plain)) or any(map(facts.is_own_list, kinds))
+def _shared(facts: NodeFacts, by_kind: ByKind, kinds: tuple[str, ...]) -> Hashable:
+    return facts.trouble, bool(by_kind), tuple([by_kind.shared(kind) for kind in kinds])
 
 
 def _seen(facts: NodeFacts, by_kind: ByKind, shape: _Shape) -> Hashable:

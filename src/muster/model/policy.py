@@ -110,11 +110,24 @@ InventorySource: TypeAlias = AnsibleSource | SlurmSource | HostsSource | LocalSo
 
 
 @dataclass(frozen=True, slots=True)
+class SecretFrom:
+    """Where a secret is, never the secret: a variable of the environment, the first line of a file, or a person (`prompt`; no name)."""
+
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ssh:
-    """How nodes are reached. None leaves the choice to the SSH configuration."""
+    """How nodes are reached. None leaves the choice to the SSH configuration.
+
+    `sudo_password` None: sudo is told not to ask. `script`: the program on the nodes by which `collect` looks, in place of one it sends.
+    """
 
     user: str | None = None
     sudo: bool = False
+    sudo_password: SecretFrom | None = None
+    script: str | None = None
     config: str | None = None
     port: int | None = None
     # One control machine opens this many channels at once: sshd's own default lets 10 unauthenticated connections
@@ -256,6 +269,7 @@ class Policy:
     """The whole of a `fleet.yaml`.
 
     `revision` is the SHA-256 over its canonical content (comments and layout do not change it); approvals cite it.
+    `knowledge` is the folder of the site's own records of knowledge, as seen from the file; None for the one beside the store.
     `lines` maps a path such as `pools.train.driver` to its line, for messages found later; neither takes part in
     comparison.
     """
@@ -268,6 +282,7 @@ class Policy:
     holds: Holds = field(default_factory=Holds)
     security: Security = field(default_factory=Security)
     validate: Validation = field(default_factory=Validation)
+    knowledge: str | None = None
     revision: str = field(default="", compare=False)
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 

@@ -95,9 +95,7 @@ def too_large(
     return None
 
 
-def _no_room(
-    part: NodePlan, limits: Mapping[str, PoolLimits], bound: Mapping[tuple[str, str], Bound]
-) -> str | None:
+def _no_room(part: NodePlan, limits: Mapping[str, PoolLimits], bound: Mapping[tuple[str, str], Bound]) -> str | None:
     """The same for a node alone: thousands are."""
     if limits[part.pool].unavailable < 1:
         return _short(1, 0, f"pool {part.pool}")

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from muster.model.fact import NodeFacts
 from muster.model.frozen import dataclass
@@ -209,7 +209,7 @@ def _not_plannable(given: PlanInput, node: Node, pool: Pool | None, facts: NodeF
         return No(WaitingOn.STALE_FACTS, "was never collected")
     if facts.trouble is not None:
         return No(WaitingOn.STALE_FACTS, f"could not be looked at: {facts.trouble.why}")
-    if given.now - facts.observed_at > timedelta(seconds=STALE_AFTER_S):
+    if facts.is_older_than(STALE_AFTER_S, given.now):
         return No(WaitingOn.STALE_FACTS, f"its facts are of {facts.observed_at:%Y-%m-%d %H:%M} UTC")
     if pool is None:
         unknown = "; ".join(placing.unknown)

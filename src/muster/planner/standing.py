@@ -10,14 +10,11 @@ from muster.model.frozen import dataclass
 from muster.model.memo import Remembered
 from muster.model.plan import Expectation, Step, WaitingOn
 from muster.model.policy import Permission, Pool
-from muster.model.stack import PackagePin
+from muster.model.stack import IMAGE_KINDS, PackagePin
 from muster.planner.classes import node_class, unknown_facts
 from muster.ports import PackageManager
 from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
 from muster.solver.words import sentence
-
-IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
-"""Kinds of root file system of nodes that are booted from an image."""
 
 _STACK = (
     "library.libcuda.version", "module.nvidia.disk_version", "module.nvidia.flavour", "module.nvidia.loaded_version",

@@ -4,11 +4,12 @@ Other processes (a `plans approve` beside a running rollout) open the same file:
 waits its turn for a bounded time. It holds no decision about nodes, and keeps nothing in memory that the file does not say.
 """
 
+import errno
 import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -17,11 +18,11 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import muster
-from muster.backends import _codec, _forms, _looks
+from muster.backends import _codec, _forms, _gpu_counts, _looks
 from muster.backends import _statements as sql
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
-from muster.model.errors import ClaimLost, StoreBroken, StoreTooNew, UnknownName
+from muster.model.errors import ClaimLost, NoStore, StoreBroken, StoreTooNew, UnknownName
 from muster.model.fact import Fact, NodeFacts
 from muster.model.node import Node
 from muster.model.plan import Plan
@@ -69,13 +70,17 @@ class _SqliteStore:
         with self._write() as on:
             _looks.save(on, facts, self._changed)
 
-    async def facts(self) -> tuple[NodeFacts, ...]:
+    async def facts(self, nodes: Collection[str] | None = None) -> tuple[NodeFacts, ...]:
         with self._read() as on:
-            return _looks.load(on, self._changed)
+            return _looks.load(on, self._changed) if nodes is None else _looks.load_some(on, nodes, self._changed)
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
             return _looks.history(on, node, self._changed)
+
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        with self._read() as on:
+            return _gpu_counts.most(on, since)
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         with self._write() as on:
@@ -309,12 +314,19 @@ def _connect(path: str, busy_s: float, tell: Callable[[str], None]) -> sqlite3.C
             _look(path)
         return _opened(path, busy_s, tell)
     except sqlite3.Error as error:
-        raise _broken(path, error) from error
+        broken = _broken(path, error)
+        raise (NoStore(broken.message, hint=broken.hint) if _family(error) in _NO_STORE else broken) from error
     except OSError as error:
-        raise StoreBroken(f"{path}: {error.strerror or error}", hint=_PLACE_HINT.format(path=path)) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind = StoreBroken if full else NoStore
+        raise kind(f"{path}: {error.strerror or error}", hint=_PLACE_HINT.format(path=path)) from error
 
 
 def _make_place(path: Path) -> None:
+    if path.is_dir():
+        raise NoStore(f"{path}: is a folder", hint=f"name the file in it: --store {path}/muster.db")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not path.parent.is_dir():
         path.parent.mkdir(mode=0o700, parents=True)
     # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it, and is not touched: to
@@ -340,7 +352,7 @@ def _look_as(path: str, uri: str) -> None:
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as on:
         tables = {name for (name,) in on.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "meta" not in tables:
-            raise StoreBroken(f"{path}: a database, but not a store of Muster's", hint="give another path with --store")
+            raise NoStore(f"{path}: a database, but not a store of Muster's", hint="give another path with --store")
         if "meta" in tables:
             _known_form(path, on.execute("SELECT value FROM meta WHERE key = ?", (_FORM,)).fetchone())
 
@@ -461,6 +473,10 @@ _TROUBLES: Mapping[int, tuple[str, str]] = {
     ),
 }
 """SQLite's primary result code -> what to say and what to do."""
+
+
+_NO_STORE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+"""What, when it is opened, says that the wrong thing was named, and not that a store is in trouble."""
 
 
 def _family(error: BaseException) -> int:
