@@ -28,7 +28,7 @@ class Still:
         return 0.0
 
     def new(self, kind: str) -> str:
-        return f"{kind}-1"
+        return f"{kind}-00000001"
 
 
 class Silent:
