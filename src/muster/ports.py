@@ -6,7 +6,7 @@ passes. This module imports no backend and holds no logic.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -138,8 +138,12 @@ class Store(Protocol):
         """
         ...
 
-    async def facts(self, nodes: Collection[str] | None = None) -> tuple[NodeFacts, ...]:
-        """The last look of every node, or of those of `nodes` that were ever looked at, by name."""
+    async def facts(self) -> tuple[NodeFacts, ...]:
+        """The last look of every node, by name."""
+        ...
+
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        """The last look of one node, as `facts` has it; None when it was never looked at. Costs nothing by the other nodes."""
         ...
 
     async def history(self, node: str) -> tuple[Fact, ...]:

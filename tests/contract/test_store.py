@@ -72,14 +72,8 @@ def test_facts_come_by_node_name_and_the_last_look_stands(store: Store) -> None:
     inline(store.save_facts([look("n2", driver="570"), look("n1", driver="570")]))
     inline(store.save_facts([look("n2", 60, driver="580")]))
     assert [(facts.node, facts.text("driver")) for facts in inline(store.facts())] == [("n1", "570"), ("n2", "580")]
-
-
-def test_the_looks_of_some_nodes_are_those_that_were_looked_at(store: Store) -> None:
-    inline(store.save_facts([look("n3", driver="1"), look("n1", driver="570"), look("n2", 5, trouble="refused")]))
-    some = inline(store.facts(["n2", "n1", "n1", "n9"]))
-    assert some == inline(store.facts())[:2]
-    assert some[0].text("driver") == "570"
-    assert inline(store.facts([])) == ()
+    assert [inline(store.facts_of(name)) for name in ("n1", "n2")] == list(inline(store.facts()))
+    assert inline(store.facts_of("n3")) is None
 
 
 def test_a_failed_look_leaves_the_old_evidence_with_its_old_time_beside_the_trouble(store: Store) -> None:

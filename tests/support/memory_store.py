@@ -1,7 +1,7 @@
 """A store that lasts as long as its object: `ports.Store` in plain Python, for fast tests of what works on a store."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -55,8 +55,11 @@ class MemoryStore:
                 noted.append(replace(fact, value=Unknown(GONE), observed_at=look.observed_at))
         past += sorted(noted, key=lambda fact: fact.path)
 
-    async def facts(self, nodes: Collection[str] | None = None) -> tuple[NodeFacts, ...]:
-        return tuple(self._facts[name] for name in sorted(self._facts) if nodes is None or name in nodes)
+    async def facts(self) -> tuple[NodeFacts, ...]:
+        return tuple(self._facts[name] for name in sorted(self._facts))
+
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        return self._facts.get(node)
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         return tuple(self._history.get(node, ()))

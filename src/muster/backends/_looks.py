@@ -389,10 +389,10 @@ def load(on: sqlite3.Connection, broken: Broken) -> tuple[NodeFacts, ...]:
     return tuple(found)
 
 
-def load_some(on: sqlite3.Connection, nodes: Iterable[str], broken: Broken) -> tuple[NodeFacts, ...]:
-    """The last look of these nodes, by name."""
-    rows = [(node, _row(on, node)) for node in sorted(set(nodes))]
-    return tuple(_node_facts(on, node, row, broken) for node, row in rows if row is not None)
+def load_one(on: sqlite3.Connection, node: str, broken: Broken) -> NodeFacts | None:
+    """The last look of one node."""
+    row = _row(on, node)
+    return None if row is None else _node_facts(on, node, row, broken)
 
 
 def _listing(listed: str, part_of: Callable[[int], Part]) -> Listing:

@@ -73,11 +73,11 @@ class Ways:
         Raises asyncssh.Error, OSError, ValueError, TimeoutError, and BehindJump for a jump host that gave one of them.
         """
         given = self._options | ({} if port is None else {"port": port}) | ({} if user is None else {"username": user})
-        added, jump = self._read(address, given)
+        asked, jump = self._read(address, given)
         if jump is not None:
-            added["tunnel"] = await self._through(jump)
+            asked["tunnel"] = await self._through(jump)
         async with handshakes, asyncio.timeout(self._timeout_s):
-            return await asyncssh.connect(address, **given, **added)
+            return await asyncssh.connect(address, **asked)
 
     async def close(self) -> None:
         """Close all tunnels, and give up those that are being made."""
@@ -103,32 +103,34 @@ class Ways:
     async def _open(self, jump: str) -> asyncssh.SSHClientConnection:
         before, _, last = jump.rpartition(",")
         host, given = _jump_host(last)
-        given = self._options | given
-        added, own = self._read(host, given)
+        asked, own = self._read(host, self._options | given)
         if before:
             own = before
         # `Host *` with a ProxyJump is meant for all but the jump host itself.
-        added["tunnel"] = await self._through(own) if own is not None and own != jump else None
+        asked["tunnel"] = await self._through(own) if own is not None and own != jump else None
         async with asyncio.timeout(self._timeout_s):
-            return await asyncssh.connect(host, **given, **added)
+            return await asyncssh.connect(host, **asked)
 
     def _read(self, address: str, given: Mapping[str, object]) -> tuple[dict[str, object], str | None]:
-        """What to add to `given` for `address`, and the jump hosts that the configuration names."""
+        """What to ask `asyncssh.connect` for, so that `address` is reached as `given` says, and the jump hosts that the configuration names."""
         wanted = asyncssh.SSHClientConnectionOptions(**{**given, "host": address, "client_keys": None})
         if wanted.canonicalize_hostname or wanted.config.has_match_final():
-            return {}, None  # The configuration is read again under another name: asyncssh's own affair.
-        added: dict[str, object] = {}
+            return dict(given), None  # The configuration is read again under another name: asyncssh's own affair.
+        asked = dict(given)
+        if wanted.config.loaded:
+            # The files were read just now; without `config` they are not read again.
+            asked = {"options": wanted, "port": given.get("port", ()), "client_keys": given.get("client_keys", ())}
         if isinstance(wanted.known_hosts, list) and "known_hosts" not in given:
-            added["known_hosts"] = self._known(
+            asked["known_hosts"] = self._known(
                 wanted.known_hosts or [str(Path("~/.ssh/known_hosts").expanduser()), GLOBAL_KNOWN_HOSTS]
             )
         if wanted.config.get("Ciphers") is None:
             # The same ciphers in another order: with these, asyncssh spends a quarter less CPU on a handshake.
-            added["encryption_algs"] = sorted(
+            asked["encryption_algs"] = sorted(
                 (each.decode() for each in wanted.encryption_algs), key=lambda name: "gcm" not in name
             )
         jump = wanted.tunnel if isinstance(wanted.tunnel, str) and wanted.tunnel else None
-        return added, jump
+        return asked, jump
 
     def _known(self, files: list[str]) -> asyncssh.SSHKnownHosts:
         """The host keys of these files; one that is not there says nothing, as for OpenSSH. Raises ValueError naming the file."""

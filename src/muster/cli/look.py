@@ -2,7 +2,8 @@
 
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +24,8 @@ from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
 
 PARTIAL = 5
+LEAST_TOGETHER = 6
+"""A GPU tool that does not answer takes a hundred values with it; so many lines would hide what else has changed."""
 LIST_WIDTH = 96
 """Of what is listed in blocks: fits a terminal of 100 columns."""
 
@@ -299,10 +302,24 @@ def _say_history(name: str, found: Sequence[Change], *, as_json: bool) -> int:
         say(
             f"{name}: nothing has changed since {found[0].at:%Y-%m-%d %H:%M:%S} UTC, when {first} values were first seen"
         )
-    for each in changed:
+    for together in _together(changed):
+        each, more = together[0], len(together) - 1
         before = "(not there)" if each.before is None else _text(each.before)
-        say(f"{each.at:%Y-%m-%d %H:%M:%S}  {each.path}: {before} -> {_text(each.after)}")
+        rest = f" (and {more} more of {each.source})" if more else ""
+        say(f"{each.at:%Y-%m-%d %H:%M:%S}  {each.path}: {before} -> {_text(each.after)}{rest}")
     return 0
+
+
+def _together(changed: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """The changes as they are told: one by one, but what a source lost at once, or has again, in one line."""
+
+    def lost(each: Change) -> tuple[object, ...]:
+        was, now = isinstance(each.before, Unknown), isinstance(each.after, Unknown)
+        return (each.at, each.source, each.before if was else None, each.after if now else None, was or now)
+
+    for key, group in groupby(sorted(changed, key=lambda each: (each.at, each.source)), key=lost):
+        members = tuple(group)
+        yield from ((members,) if key[-1] and len(members) >= LEAST_TOGETHER else ((each,) for each in members))
 
 
 def _about(site: Site, name: str) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, cast
@@ -29,8 +30,6 @@ from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from muster.control.lock import CarrierLock
     from muster.executor.look import Program
     from muster.model.capture import CaptureSpec
@@ -296,7 +295,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             carried=lambda where: _late("muster.backends.inventory", "directory", "carried")(
                 where, makers.specs(), clock.now()
             ),
-            knowledge=lambda: load(knowledge_folder(policy, folder, path)),
+            knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
             scheduler_view=asked.view if has_slurm else _no_view,
         )

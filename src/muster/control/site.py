@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,10 +129,10 @@ class Site:
 
         return called
 
-    async def known_facts(self, nodes: Collection[str] | None = None) -> Mapping[str, NodeFacts]:
-        """The last look of every node of the inventory, or of these, by name."""
+    async def known_facts(self) -> Mapping[str, NodeFacts]:
+        """The last look of every node of the inventory, by name."""
         mine = {node.name for node in self.nodes}
-        return {facts.node: facts for facts in await self.store.facts(nodes) if facts.node in mine}
+        return {facts.node: facts for facts in await self.store.facts() if facts.node in mine}
 
     async def placings(self, facts: Mapping[str, NodeFacts]) -> Mapping[str, Placing]:
         """Where each node belongs."""

@@ -1,10 +1,10 @@
 """Looks at one node: one script, one exchange, all facts. Changes nothing on the node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from muster.model.command import Answered, Collect, Command, Unreachable
 from muster.model.fact import BySource, FactSpec, FactValue, NodeFacts, RawOutput, Told, Unknown
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 from muster.node.collect import installed_sha256, parse_frames, render
 from muster.ports import Clock, Ids, Transport

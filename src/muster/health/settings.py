@@ -35,11 +35,11 @@ def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
         if subject.facts is not None and subject.pool:
             said = told(subject.facts, "")
             alike.setdefault((subject.pool, id(said)), (said, []))[1].append(subject.node)
-    for (pool, _), ((product, values), nodes) in alike.items():
+    for (pool, _), ((product, shown), nodes) in alike.items():
         if product is None:
             continue  # of GPUs that did not answer `gpu-unknown` speaks
         group = groups.setdefault((pool, product), {})
-        for path, value in values.items():
+        for path, value in shown.items():
             if isinstance(value, Unknown):
                 unread.setdefault((path, value.why), []).extend(nodes)
             else:

@@ -135,8 +135,11 @@ def flavours(base: KnowledgeBase, product: str, branch: int) -> FlavourAnswer | 
     It does not ask whether the branch supports the architecture at all: that is `drives`.
     """
     architecture = product_architecture(base, product)
-    if architecture is None:
-        return None
+    return None if architecture is None else flavours_of(base, architecture, product, branch)
+
+
+def flavours_of(base: KnowledgeBase, architecture: Architecture, product: str, branch: int) -> FlavourAnswer:
+    """As `flavours`, for whoever has looked up the architecture of the product already."""
     rule, subject = architecture.open_modules, f"{architecture.name} GPUs"
     requirement, provenance = rule.requirement, rule.provenance
     for exception in rule.exceptions:
@@ -268,7 +271,8 @@ def _family(base: KnowledgeBase, name: str) -> tuple[Architecture, Family] | Non
     return None if best is None else (best[1], best[2])
 
 
-@lru_cache(maxsize=_MOST_NAMES)
+# Names of products and families are few and asked for again and again: nine tenths of what a class costs to solve.
+@lru_cache(maxsize=4096)
 def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold()))
 

@@ -9,7 +9,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import datetime
@@ -70,9 +70,13 @@ class _SqliteStore:
         with self._write() as on:
             _looks.save(on, facts, self._changed)
 
-    async def facts(self, nodes: Collection[str] | None = None) -> tuple[NodeFacts, ...]:
+    async def facts(self) -> tuple[NodeFacts, ...]:
         with self._read() as on:
-            return _looks.load(on, self._changed) if nodes is None else _looks.load_some(on, nodes, self._changed)
+            return _looks.load(on, self._changed)
+
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        with self._read() as on:
+            return _looks.load_one(on, node, self._changed)
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
