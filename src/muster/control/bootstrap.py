@@ -28,6 +28,7 @@ from muster.model.inventory import Listing
 from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
+from muster.model.validation import Floors
 
 if TYPE_CHECKING:
     from muster.control.lock import CarrierLock
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from muster.model.fact import FactSpec
     from muster.model.inventory import Inventory
     from muster.model.job import Answer
-    from muster.model.policy import InventorySource, Policy
-    from muster.ports import Clock, Notifier, PackageManager, Store, Transport
+    from muster.model.policy import InventorySource, Policy, Validation
+    from muster.ports import Clock, Notifier, PackageManager, Store, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -208,6 +209,28 @@ def package_managers() -> Mapping[str, PackageManager]:
     }
 
 
+def make_validator(wanted: Validation, floors: Floors) -> Validator:
+    """The validators that the policy wants, as one."""
+    package = "muster.backends.validators"
+    parts: list[Validator] = []
+    if wanted.builtin:
+        parts.append(_late(package, "builtin", "BuiltinValidator")(floors, wanted.nccl))
+    if wanted.dcgm is not None:
+        parts.append(_late(package, "dcgm", "DcgmValidator")(wanted.dcgm))
+    if wanted.command is not None:
+        # Where the built-in one runs, the floors of its metrics are its own affair: a command need not measure them again.
+        metrics = cast("tuple[str, ...]", one(package, "builtin", "METRICS"))
+        theirs = floors_of(floors, metrics) if wanted.builtin else floors
+        parts.append(_late(package, "command", "CommandValidator")(wanted.command, theirs))
+    return parts[0] if len(parts) == 1 else cast("Validator", _late("muster.backends", "_combined", "Combined")(parts))
+
+
+def floors_of(floors: Floors, without: Sequence[str]) -> Floors:
+    """The floors of all metrics but these."""
+    fixed = {metric: minimum for metric, minimum in floors.fixed.items() if metric not in without}
+    return Floors(fixed, tuple(metric for metric in floors.learning if metric not in without), floors.learnt)
+
+
 def now_utc() -> datetime:
     """This machine's time, for commands that have no site."""
     return SystemClock().now()
@@ -274,7 +297,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
         specs=cache(fact_specs),
         managers=cache(package_managers),
         scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
-        validator=cache(lambda: _late("muster.backends.validators", "builtin", "BuiltinValidator")()),
+        validator=lambda floors: make_validator(policy.validate, floors),
         program=cache(lambda: program(policy)),
         engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),
     )

@@ -306,8 +306,6 @@ def unheeded(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     used = {part.pool for part in parts}
     asked = {
         "security.max_open_severity": policy.security.max_open_severity is not None,
-        "validate.command": policy.validate.command is not None,
-        "validate.floors": bool(policy.validate.floors),
         "the scheduler is not told of the drain: keep new jobs away from the nodes of a stage by hand": bool(
             given.work.told
         ),
