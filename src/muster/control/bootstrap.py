@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, cast
 from urllib.parse import urlsplit
@@ -28,7 +28,6 @@ from muster.model.inventory import Listing
 from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
-from muster.model.validation import Floors
 
 if TYPE_CHECKING:
     from muster.control.lock import CarrierLock
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from muster.model.inventory import Inventory
     from muster.model.job import Answer
     from muster.model.policy import InventorySource, Policy, Validation
+    from muster.model.validation import Floors
     from muster.ports import Clock, Notifier, PackageManager, Store, Transport, Validator
 
 
@@ -211,17 +211,13 @@ def package_managers() -> Mapping[str, PackageManager]:
 
 def make_validator(wanted: Validation, floors: Floors) -> Validator:
     """The validators that the policy wants, as one."""
-    package = "muster.backends.validators"
-    parts: list[Validator] = []
-    if wanted.builtin:
-        parts.append(_late(package, "builtin", "BuiltinValidator")(floors, wanted.nccl))
-    if wanted.dcgm is not None:
-        parts.append(_late(package, "dcgm", "DcgmValidator")(wanted.dcgm))
+    kind = partial(_late, "muster.backends.validators")
+    parts: list[Validator] = [kind("builtin", "BuiltinValidator")(floors, wanted.nccl)] if wanted.builtin else []
+    parts += [kind("dcgm", "DcgmValidator")(wanted.dcgm)] if wanted.dcgm is not None else []
     if wanted.command is not None:
         # Where the built-in one runs, the floors of its metrics are its own affair: a command need not measure them again.
-        metrics = cast("tuple[str, ...]", one(package, "builtin", "METRICS"))
-        theirs = floors_of(floors, metrics) if wanted.builtin else floors
-        parts.append(_late(package, "command", "CommandValidator")(wanted.command, theirs))
+        theirs = floors_of(floors, cast("Sequence[str]", kind("builtin", "METRICS"))) if wanted.builtin else floors
+        parts.append(kind("command", "CommandValidator")(wanted.command, theirs))
     return parts[0] if len(parts) == 1 else cast("Validator", _late("muster.backends", "_combined", "Combined")(parts))
 
 
