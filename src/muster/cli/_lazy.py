@@ -31,6 +31,9 @@ COMMANDS: Mapping[str, Entry] = {
     "watch": Entry(
         LOOK, "Look again and again, print what is new and what is gone, and alert on it.", "watch", "watch"
     ),
+    "validate": Entry(
+        LOOK, "Exercise the GPUs of an idle node and check what they compute and how fast.", "validate", "validate"
+    ),
     "nodes": Entry(LOOK, "List nodes, or show one with all its facts.", "look", "nodes"),
     "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
     "why": Entry(

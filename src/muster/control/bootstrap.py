@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never, cast
 from urllib.parse import urlsplit
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from muster.model.command import Command, Outcome
     from muster.model.fact import FactSpec
     from muster.model.inventory import Inventory
-    from muster.model.policy import InventorySource, Policy
-    from muster.ports import Clock, Notifier, PackageManager, Transport
+    from muster.model.policy import InventorySource, Policy, Validation
+    from muster.model.validation import Floors
+    from muster.ports import Clock, Notifier, PackageManager, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -159,6 +160,24 @@ def package_managers() -> Mapping[str, PackageManager]:
     }
 
 
+def make_validator(wanted: Validation, floors: Floors) -> Validator:
+    """The validators that the policy wants, as one."""
+    kind = partial(_late, "muster.backends.validators")
+    parts: list[Validator] = [kind("builtin", "BuiltinValidator")(floors, wanted.nccl)] if wanted.builtin else []
+    parts += [kind("dcgm", "DcgmValidator")(wanted.dcgm)] if wanted.dcgm is not None else []
+    if wanted.command is not None:
+        # Where the built-in one runs, the floors of its metrics are its own affair: a command need not measure them again.
+        theirs = floors_of(floors, cast("Sequence[str]", kind("builtin", "METRICS"))) if wanted.builtin else floors
+        parts.append(kind("command", "CommandValidator")(wanted.command, theirs))
+    return parts[0] if len(parts) == 1 else cast("Validator", _late("muster.backends", "_combined", "Combined")(parts))
+
+
+def floors_of(floors: Floors, without: Sequence[str]) -> Floors:
+    """The floors of all metrics but these."""
+    fixed = {metric: minimum for metric, minimum in floors.fixed.items() if metric not in without}
+    return Floors(fixed, tuple(metric for metric in floors.learning if metric not in without), floors.learnt)
+
+
 def now_utc() -> datetime:
     """This machine's time, for commands that have no site."""
     return SystemClock().now()
@@ -219,7 +238,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
         specs=cache(fact_specs),
         managers=cache(package_managers),
         scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
-        validator=cache(lambda: _late("muster.backends.validators", "builtin", "BuiltinValidator")()),
+        validator=lambda floors: make_validator(policy.validate, floors),
         program=cache(lambda: program(policy)),
         engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.model.node import Node
     from muster.model.plan import Plan
     from muster.model.policy import Policy
+    from muster.model.validation import Floors
     from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
 
 
@@ -29,7 +30,7 @@ class Makers:
     specs: Callable[[], tuple[FactSpec, ...]]
     managers: Callable[[], Mapping[str, PackageManager]]
     scheduler: Callable[[], Callable[[Transport], Scheduler]]
-    validator: Callable[[], Validator]
+    validator: Callable[[Floors], Validator]
     engine: Callable[[], Engine]
     program: Callable[[], Program | None]
 
@@ -80,9 +81,9 @@ class Site:
         return self.makers.scheduler()
 
     @property
-    def validator(self) -> Validator:
-        """What exercises GPUs."""
-        return self.makers.validator()
+    def validator(self) -> Callable[[Floors], Validator]:
+        """Makes the validator of the policy, which holds figures against these floors."""
+        return self.makers.validator
 
     @property
     def engine(self) -> Engine:

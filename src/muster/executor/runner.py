@@ -86,6 +86,8 @@ class Runner:
         result = await self._result(run, rollout, plan, seen.append)
         if seen:
             await self._tools.store.save_facts(seen[-1:])
+        if result.validated is not None:
+            await self._tools.store.save_validation(result.validated)
         now = self._tools.clock.now()
         after = advanced(run, result, now)
         await self._tools.store.record(after, self._records(run, after, result, now))

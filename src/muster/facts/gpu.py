@@ -151,17 +151,17 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
 
 def _set_to(values: Sequence[FactValue]) -> FactValue:
     """What the GPUs of the node are set to, in one text: `Enabled`, or `6 Enabled, 2 Disabled` where they differ."""
+    if values and values[0].__class__ is str and values.count(values[0]) == len(values):  # as nearly always
+        return values[0]
     lost = next((each for each in values if isinstance(each, Unknown) and each.why.lower() != _DEPRECATED), None)
     return lost or _counted(["N/A" if isinstance(value, Unknown) else str(value) for value in values])
 
 
 def _counted(texts: Sequence[str]) -> str:
     counts = Counter(texts or ["N/A"])
-    return (
-        next(iter(counts))
-        if len(counts) == 1
-        else ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
-    )
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
 
 
 def _fabric(log: ET.Element) -> FactValue:

@@ -255,8 +255,6 @@ def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     asked = {
         "rollout.control": "rollout.control" in policy.lines and policy.rollout.control is not None,
         "security.max_open_severity": policy.security.max_open_severity is not None,
-        "validate.command": policy.validate.command is not None,
-        "validate.floors": bool(policy.validate.floors),
     } | {
         f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
         for pool in policy.pools

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import muster
-from muster.backends import _codec, _forms, _gpu_counts, _looks
+from muster.backends import _codec, _forms, _gpu_counts, _looks, _validations
 from muster.backends import _statements as sql
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
@@ -27,6 +27,7 @@ from muster.model.fact import Fact, NodeFacts
 from muster.model.node import Node
 from muster.model.plan import Plan, plan_body
 from muster.model.run import Rollout, RolloutState, Run
+from muster.model.validation import Validated
 from muster.ports import Store
 
 SCHEMA_VERSION = 3
@@ -208,6 +209,14 @@ class _SqliteStore:
         with self._read() as on:
             rows = on.execute(sql.ENTRIES, {"of": chain, "after": after}).fetchall()
         return tuple(self._decoded(f"audit entry {row['seq']} of {chain}", _codec.entry_from, row) for row in rows)
+
+    async def save_validation(self, validated: Validated) -> None:
+        with self._write() as on:
+            _validations.save(on, validated)
+
+    async def validations(self) -> tuple[Validated, ...]:
+        with self._read() as on:
+            return _validations.load(on, self._changed)
 
     async def close(self) -> None:
         self._connection.close()
@@ -422,6 +431,7 @@ def _make_tables(path: str, on: sqlite3.Connection, tell: Callable[[str], None])
             )
         _bring_up(on, form, path)
     _run(on, _looks.TABLES)
+    _run(on, _validations.TABLE)
 
 
 def _run(on: sqlite3.Connection, statements: str) -> None:
