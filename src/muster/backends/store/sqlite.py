@@ -341,7 +341,7 @@ def _make_place(path: Path) -> None:
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not path.parent.is_dir():
-        path.parent.mkdir(mode=0o700, parents=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may make it too
     # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it, and is not touched: to
     # close any descriptor of it would end the locks that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html 2.2).
     with suppress(FileExistsError):
