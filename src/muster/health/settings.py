@@ -3,11 +3,12 @@
 A job that spans nodes runs at the pace of the one that is set otherwise, and a scheduler that counts MIG slices believes what is most.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster.health.judgement import Subject
-from muster.model.fact import ByKind, FactValue, NodeFacts, Unknown
+from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
+from muster.model.memo import Remembered
 
 SETTINGS: Mapping[str, str] = {
     "settings.mig": "MIG mode",
@@ -21,23 +22,28 @@ SETTINGS: Mapping[str, str] = {
 """Fact of the whole node -> what people call it."""
 
 _Group = dict[str, dict[str, list[str]]]
+_Told = tuple[str | None, Mapping[str, FactValue]]
 
 
 def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
     """For each pool, model of GPU and setting with several values: the nodes that have another one than most, the later one of equals."""
     groups: dict[tuple[str, str], _Group] = {}
     unread: dict[tuple[str, str], list[str]] = {}
-    known: dict[Hashable, tuple[FactValue, ...]] = {}
+    told = Remembered[str, _Told](_told)
+    alike: dict[tuple[str, int], tuple[_Told, list[str]]] = {}
     for subject in subjects:
-        product = subject.facts.text("gpu.product") if subject.facts is not None and subject.pool else None
-        if subject.facts is None or product is None:
+        if subject.facts is not None and subject.pool:
+            said = told(subject.facts, "")
+            alike.setdefault((subject.pool, id(said)), (said, []))[1].append(subject.node)
+    for (pool, _), ((product, shown), nodes) in alike.items():
+        if product is None:
             continue  # of GPUs that did not answer `gpu-unknown` speaks
-        group = groups.setdefault((subject.pool, product), {})
-        for path, value in zip(SETTINGS, _values(subject.facts, known), strict=True):
+        group = groups.setdefault((pool, product), {})
+        for path, value in shown.items():
             if isinstance(value, Unknown):
-                unread.setdefault((path, value.why), []).append(subject.node)
+                unread.setdefault((path, value.why), []).extend(nodes)
             else:
-                group.setdefault(path, {}).setdefault(str(value), []).append(subject.node)
+                group.setdefault(path, {}).setdefault(str(value), []).extend(nodes)
     for (pool, product), group in groups.items():
         for path, values in group.items():
             if len(values) > 1:
@@ -45,14 +51,8 @@ def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
     yield from _unjudged(unread)
 
 
-def _values(facts: NodeFacts, known: dict[Hashable, tuple[FactValue, ...]]) -> tuple[FactValue, ...]:
-    """The node's settings, read once for all nodes that show the same."""
-    by_kind = facts.facts
-    if not isinstance(by_kind, ByKind) or by_kind.alike is None or any(map(by_kind.is_own, SETTINGS)):
-        return tuple(map(facts.value, SETTINGS))
-    if by_kind.alike not in known:
-        known[by_kind.alike] = tuple(map(facts.value, SETTINGS))
-    return known[by_kind.alike]
+def _told(facts: NodeFacts, _: str) -> _Told:
+    return facts.text("gpu.product"), {path: facts.value(path) for path in SETTINGS}
 
 
 def _differs(pool: str, product: str, name: str, values: Mapping[str, Sequence[str]]) -> Finding:

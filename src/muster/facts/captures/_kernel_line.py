@@ -5,10 +5,10 @@ What a message is and holds, not what it means: the meaning of an Xid, and what 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.model.fact import FactValue, Unknown
+from muster.model.frozen import dataclass
 
 MOST_TEXT = 400
 
