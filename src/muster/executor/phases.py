@@ -4,8 +4,10 @@ No phase decides what comes next (`machine` does) and none writes to the store (
 from its beginning: whatever changes a node is a named task that the node itself runs at most once.
 """
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, replace
+from datetime import datetime, timedelta
 
 from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
 from muster.model.command import (
@@ -19,11 +21,13 @@ from muster.model.command import (
     Validate,
     Work,
 )
-from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
+from muster.model.validation import Validated
 from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
 from muster.node import restart
 from muster.ports import PackageManager, Scheduler, Validator
@@ -33,7 +37,6 @@ FETCH_S = 3600
 INSTALL_S = 0
 SAVE_S = 300
 RELOAD_S = 300
-VALIDATE_S = 900
 """How long a task may run before the node itself ends it (0: never; a package transaction must not be cut, and DKMS takes its minutes)."""
 
 REBOOT_LIMIT_S = 1800
@@ -62,6 +65,8 @@ class Result:
     notes: Mapping[str, str] = field(default_factory=dict)
     lease: int | None = None
     retry: bool = False
+    validated: Validated | None = None
+    """A validation that ended, to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,11 @@ class Scene:
     validator: Validator
     waited_s: float
     """Seconds since the phase began."""
+
+    @property
+    def now(self) -> datetime:
+        """The time at which this look at the run began, to a second."""
+        return self.run.phase_since + timedelta(seconds=int(self.waited_s))
 
     @property
     def keep(self) -> str:
@@ -115,13 +125,22 @@ async def preflight(scene: Scene) -> Result:
     broken = scene.manager.broken(facts)
     if broken:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
-    text = scene.manager.preflight(scene.step.packages, scene.step.back)
+    text = wanted(scene.validator.needs) + scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
+
+
+def wanted(programs: tuple[str, ...]) -> str:
+    """The lines that end a preflight where the validation could only say Unknown: better known before a node is drained."""
+    return "".join(
+        f"( PATH=$PATH:/usr/sbin:/sbin; command -v {quoted} >/dev/null ) || {{\n"
+        f"  printf 'the validation needs %s, which is not on this node\\n' {quoted}\n  exit 1\n}}\n"
+        for quoted in map(shlex.quote, programs)
+    )
 
 
 async def lease(scene: Scene) -> Result:
@@ -174,14 +193,19 @@ async def baseline(scene: Scene) -> Result:
     if moved:
         return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
     verdict = _judged(scene, ended, facts)
+    kept = _validated(scene, ended, verdict, facts, scene.step.from_driver)
     if isinstance(verdict, Pass):
-        # What answers now must answer after the change: a GPU that the new driver loses is its failure.
-        count = {"gpu_count": str(facts.value("gpu.count"))}
-        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=count)
+        # What answers now must answer after the change, and as fast: a GPU that the new driver loses is its failure.
+        seen = {"gpu_count": str(facts.value("gpu.count")), "gpu_product": kept.kind, "figures": _figures_note(kept)}
+        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=seen, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
+        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
+    if isinstance(verdict, Undecided):
+        # Nothing says that it is broken, and nobody could tell afterwards what the new driver did: it stays as it is, in service.
+        why = f"cannot be validated on {scene.step.from_driver}: {_words(verdict)}"
+        return Result(Event.REFUSED, why, validated=kept)
     why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
-    return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)})
+    return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)}, validated=kept)
 
 
 async def restore_point(scene: Scene) -> Result:
@@ -267,12 +291,14 @@ async def validate(scene: Scene) -> Result:
     ended = await _exercised(scene, "validate")
     if isinstance(ended, Result):
         return ended
-    verdict = _judged(scene, ended, _as_before(scene))
+    before = _as_before(scene)
+    verdict = _judged(scene, ended, before)
+    kept = _validated(scene, ended, verdict, before, scene.step.to_driver)
     if isinstance(verdict, Pass):
-        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver})
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
-    return _driver_failed(scene, f"validation: {_words(verdict)}")
+        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
+    return replace(_driver_failed(scene, f"validation: {_words(verdict)}"), validated=kept)
 
 
 async def give_back(scene: Scene) -> Result:
@@ -347,12 +373,14 @@ async def rollback_validate(scene: Scene) -> Result:
     ended = await _exercised(scene, "validate-back")
     if isinstance(ended, Result):
         return ended
-    verdict = _judged(scene, ended, _as_before(scene))
+    before = _as_before(scene)
+    verdict = _judged(scene, ended, before)
+    kept = _validated(scene, ended, verdict, before, scene.step.from_driver)
     if isinstance(verdict, Pass):
-        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver})
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
-    return Result(Event.FAILED, f"validation after the way back: {_words(verdict)}")
+        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
+    return Result(Event.FAILED, f"validation after the way back: {_words(verdict)}", validated=kept)
 
 
 async def release(scene: Scene) -> Result:
@@ -436,7 +464,7 @@ _CHANGING = (Phase.APPLY_REQUIRED, Phase.RELOAD_REQUIRED, Phase.VALIDATE_REQUIRE
 
 async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     """The validation's task, ended in one way or another; or what to do meanwhile."""
-    ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, VALIDATE_S)
+    ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, scene.validator.limit_s)
     if isinstance(ended, Unreachable):
         return _away(ended)
     if ended.state is TaskState.RUNNING:
@@ -453,10 +481,26 @@ def _judged(scene: Scene, ended: TaskEnd, facts: NodeFacts) -> Verdict:
 
 
 def _as_before(scene: Scene) -> NodeFacts:
-    """The facts that a validation is held against: the GPUs that answered at the baseline."""
-    count, at = scene.run.notes.get("gpu_count", ""), scene.run.phase_since
-    value = int(count) if count.isdecimal() else Unknown("the baseline counted no GPUs")
-    return NodeFacts(scene.run.node, at, {"gpu.count": Fact("gpu.count", value, "baseline", at)})
+    """The facts that a validation is held against: the GPUs that answered at the baseline, and what was measured there."""
+    notes, at = scene.run.notes, scene.run.phase_since
+    count = notes.get("gpu_count", "")
+    values: dict[str, FactValue] = {
+        "gpu.count": int(count) if count.isdecimal() else Unknown("the baseline counted no GPUs"),
+        "gpu.product": notes.get("gpu_product") or Unknown("the baseline named no GPUs"),
+    }
+    figures = (part.partition("=") for part in notes.get("figures", "").split())
+    values |= {f"baseline.{metric}": value for metric, _, value in figures}
+    return NodeFacts(scene.run.node, at, {path: Fact(path, each, "baseline", at) for path, each in values.items()})
+
+
+def _validated(scene: Scene, ended: TaskEnd, verdict: Verdict, facts: NodeFacts, driver: str) -> Validated:
+    name, figures = scene.validator.name, scene.validator.figures(ended.out)
+    kind = facts.text("gpu.product") or ""
+    return Validated(scene.run.node, scene.now, name, kind, driver, verdict, figures, scene.run.rollout_id)
+
+
+def _figures_note(kept: Validated) -> str:
+    return " ".join(f"{metric}={value:.6f}" for metric, value in sorted(kept.figures.items()))
 
 
 async def _restart(scene: Scene) -> Result:
