@@ -74,11 +74,11 @@ class LabNode:
         ):
             (self.root / place).mkdir(parents=True, exist_ok=True)
         for name, text in texts.files_of(self.name, kernel, repository, public_key).items():
-            place = self.root / name
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.unlink(missing_ok=True)
-            place.write_text(text, encoding="utf-8")
-            place.chmod(0o755 if text.startswith("#!") else 0o644)
+            target = self.root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.write_text(text, encoding="utf-8")
+            target.chmod(0o755 if text.startswith("#!") else 0o644)
         (self.root / "root/.ssh").chmod(0o700)
         shutil.copy(keyring, self.root / "usr/share/keyrings/lab.gpg")
         (self.root / "usr/share/keyrings/lab.gpg").chmod(0o644)
