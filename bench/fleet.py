@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from bench.harness import CommandFailedError, Sample
 from muster.backends.store.sqlite import open_store
 from muster.control.bootstrap import fact_specs
-from muster.model.fact import Fact, FactSpec, NodeFacts, RawOutput
+from muster.model.fact import BySource, FactSpec, NodeFacts, RawOutput, Told
 
 NODES = 10_000
 T0 = datetime.now(UTC)
@@ -74,12 +74,13 @@ def _base() -> Mapping[str, bytes]:
 def looked(number: int, told: Mapping[str, RawOutput], at: int = 0) -> NodeFacts:
     """The facts in these outputs, as a collect makes them."""
     now = T0 + timedelta(hours=at, milliseconds=number)
-    facts: dict[str, Fact] = {}
-    for spec in _specs():
-        if spec.name in told:
-            for path, value in spec.parse(told[spec.name]).items():
-                facts[path] = Fact(path, value, spec.name, now, spec.momentary)
-    return NodeFacts(name(number), now, facts)
+    return NodeFacts(
+        name(number),
+        now,
+        BySource(
+            Told(spec.name, now, spec.parse(told[spec.name]), spec.momentary) for spec in _specs() if spec.name in told
+        ),
+    )
 
 
 @cache

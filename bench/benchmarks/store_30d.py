@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,7 @@ from tempfile import TemporaryDirectory
 from bench.fleet import NODES, T0, cpu_sample, looked, outputs
 from bench.harness import Benchmark, Sample
 from muster.backends.store.sqlite import open_store
-from muster.model.fact import NodeFacts
+from muster.model.fact import BySource, FactValue, NodeFacts, Told
 
 ROUNDS = 720
 EVERY_NODE, EVERY_ROUND = 50, 10
@@ -28,13 +27,23 @@ _GIB = 1024**3
 def _after(before: NodeFacts, number: int, at: int) -> NodeFacts:
     """The look `at` at a node: one in a hundred of its lasting facts has another value, of the same length or a little longer."""
     now = T0 + timedelta(hours=at)
-    facts = {}
-    for place, (path, fact) in enumerate(before.facts.items()):
-        is_other = not fact.momentary and (place + 37 * at + 11 * number) % 100 == 0
-        value = f"{str(fact.value)[:-4]}{at:04d}" if is_other and isinstance(fact.value, str) else fact.value
-        value = not value if is_other and isinstance(value, bool) else value
-        facts[path] = replace(fact, observed_at=now, value=value)
-    return NodeFacts(before.node, now, facts)
+    assert isinstance(before.facts, BySource)
+    told, place = [], 0
+    for each in before.facts.told:
+        first = (-place - 37 * at - 11 * number) % 100
+        place += len(each.values)
+        values = each.values
+        others = [] if each.momentary else list(values)[first::100]
+        if others:
+            values = {**values, **{path: _other(values[path], at) for path in others}}
+        told.append(Told(each.source, now, values, each.momentary))
+    return NodeFacts(before.node, now, BySource(told))
+
+
+def _other(value: FactValue, at: int) -> FactValue:
+    if isinstance(value, str):
+        return f"{value[:-4]}{at:04d}"
+    return not value if isinstance(value, bool) else value
 
 
 def _size(nodes: int, rounds: int) -> tuple[float, float]:

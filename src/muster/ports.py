@@ -127,7 +127,7 @@ class Store(Protocol):
     """What must outlive the process. Every method is one transaction; times are aware UTC."""
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
-        """Keep the last look of each node, and every change of its lasting (not momentary) known values.
+        """Keep the last look of each node, and every change of its lasting (not momentary) values.
 
         A look that failed altogether (`trouble` set) does not wipe out what was known: the facts of the look before stay, with their own
         times and that look's `observed_at` (old evidence is stale, not gone), and the trouble stands beside them. A `partial` look takes
@@ -140,7 +140,9 @@ class Store(Protocol):
         ...
 
     async def history(self, node: str) -> tuple[Fact, ...]:
-        """Every change of the node's lasting values, oldest first; the first sight of a value is a change."""
+        """Every change of the node's lasting values, oldest first. The first sight of a value is a change, and so is that it went away: a change
+        to Unknown, with the reason (`GONE` where its source says nothing of it). One Unknown after another is none.
+        """
         ...
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:

@@ -26,6 +26,7 @@ R1, R2, R3 = (
 )
 R3B, R4 = "R3b only a bootstrap discovers", "R4 backends of one kind do not know each other"
 R5, R6 = "R5 detectors do not know each other", "R6 the agent stands on node alone"
+R2B = "R2b the program that exercises GPUs is sent, never imported"
 R6B, R7 = "R6b what runs on a node imports nothing of ours", "R7 no cycles"
 
 # What is planted: for each rule, files (their text) and a line of the linter's answer that shows it was understood.
@@ -51,6 +52,11 @@ PLANTS: tuple[tuple[str, Mapping[str, str], str], ...] = (
         R2,
         {"facts/planted.py": "import muster.knowledge.planted_helper", "knowledge/planted_helper.py": "import os"},
         "muster.knowledge.planted_helper -> os",
+    ),
+    (
+        R2B,
+        {"backends/planted_sends.py": "import muster.node.validate"},
+        "muster.backends.planted_sends -> muster.node.validate",
     ),
     (
         R3,

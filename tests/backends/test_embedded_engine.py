@@ -62,8 +62,7 @@ def test_every_run_goes_its_whole_way_once(carried: Carried) -> None:
 
 def test_a_full_disk_is_a_fault_of_each_run_and_they_go_on_when_there_is_room(carried: Carried) -> None:
     def room(pages: int) -> None:
-        carried.store._connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")  # type: ignore[attr-defined]
-        carried.store._connection.rollback()  # type: ignore[attr-defined]
+        carried.store._connection.execute(f"PRAGMA max_page_count={pages}")  # type: ignore[attr-defined]
 
     async def left() -> bool:
         if carried.faults:

@@ -17,11 +17,13 @@ from muster.backends import _codec
 from muster.backends.store.sqlite import SCHEMA_VERSION, open_store
 from muster.model import audit
 from muster.model.errors import StoreBroken, StoreTooNew
+from muster.model.fact import GONE as GONE_WHY
 from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.ports import Store
 from tests.support.processes import python
 from tests.support.values import inline, later, look, plan, record, rollout, run
 
+GONE = Unknown(GONE_WHY)
 WORKER = "tests.support.store_worker"
 NOBODY = 65534
 
@@ -189,8 +191,8 @@ def test_a_plan_that_was_changed_is_named(path: str) -> None:
         ("UPDATE runs SET wake_at = 'tomorrow'", "run run-rollout-1-n1"),
         ("UPDATE runs SET notes = '[]'", "run run-rollout-1-n1"),
         ("UPDATE rollouts SET state = 'fine'", "rollout rollout-1"),
-        ("UPDATE fact_looks SET parts = '[1]'", "facts of n1"),
-        ("UPDATE fact_looks SET observed_at = 'then'", "facts of n1"),
+        ("UPDATE looks SET parts = '[1]'", "facts of n1"),
+        ("UPDATE looks SET observed_at = 'then'", "facts of n1"),
         ("UPDATE audit SET body = '{'", "audit entry 1 of rollout-1"),
     ],
 )
@@ -258,11 +260,9 @@ def goes_on(store: Store, done: int) -> None:
 
 def test_a_full_database_loses_nothing_and_goes_on_when_there_is_room(path: str) -> None:
     store = begun(path)
-    store._connection.exec_driver_sql("PRAGMA max_page_count=60")  # type: ignore[attr-defined]
-    store._connection.rollback()  # type: ignore[attr-defined]
+    store._connection.execute("PRAGMA max_page_count=60")  # type: ignore[attr-defined]
     done = fill(store)
-    store._connection.exec_driver_sql("PRAGMA max_page_count=10000")  # type: ignore[attr-defined]
-    store._connection.rollback()  # type: ignore[attr-defined]
+    store._connection.execute("PRAGMA max_page_count=10000")  # type: ignore[attr-defined]
     goes_on(store, done)
     inline(store.close())
 
@@ -375,7 +375,7 @@ def test_a_process_killed_while_writing_leaves_what_it_said_and_a_whole_chain(pa
 def test_a_part_of_a_look_that_was_changed_is_named_when_it_is_read(path: str) -> None:
     store = begun(path)
     inline(store.save_facts([look("n1", driver="570", temperature=40)]))
-    sql(path, "UPDATE fact_parts SET body = '[1'")
+    sql(path, "UPDATE look_parts SET body = '[1'")
     (facts,) = inline(store.facts())
     with pytest.raises(StoreBroken, match="a part of a look was changed outside Muster"):
         facts.text("driver")
@@ -394,10 +394,10 @@ def rows(path: str, query: str) -> list[tuple[object, ...]]:
 def test_what_many_nodes_show_is_kept_once_and_what_none_shows_any_more_is_not_kept(path: str) -> None:
     store = begun(path)
     inline(store.save_facts([look(f"n{at}", driver="570") for at in range(9)]))
-    assert rows(path, "SELECT count(*), sum(refs) FROM fact_parts") == [(1, 18)]
+    assert rows(path, "SELECT count(*), sum(refs) FROM look_parts") == [(1, 18)]
     for at, driver in enumerate(("580", "590", "580"), start=1):
         inline(store.save_facts([look("n1", at, driver=driver)]))
-    assert rows(path, "SELECT count(*) FROM fact_parts") == [(2,)]
+    assert rows(path, "SELECT count(*) FROM look_parts") == [(2,)]
     assert [fact.value for fact in inline(store.history("n1"))] == ["570", "580", "590", "580"]
     assert [facts.text("driver") for facts in inline(store.facts())] == ["570", "580"] + ["570"] * 7
 
@@ -407,7 +407,9 @@ def test_two_looks_at_one_node_in_one_save_are_two(path: str) -> None:
     inline(
         store.save_facts([look("n1", 0, a="1", b="x"), look("n1", 1, a=Unknown("late")), look("n1", 2, a="1", b="y")])
     )
-    assert [(fact.path, fact.value) for fact in inline(store.history("n1"))] == [("a", "1"), ("b", "x"), ("b", "y")]
+    assert [(fact.path, fact.value) for fact in inline(store.history("n1"))] == [
+        ("a", "1"), ("b", "x"), ("a", Unknown("late")), ("b", GONE), ("a", "1"), ("b", "y"),
+    ]  # fmt: skip
 
 
 def test_members_of_a_list_come_back_in_the_history_under_their_keys(path: str) -> None:
@@ -434,6 +436,7 @@ def test_a_store_of_the_first_form_keeps_its_looks_and_its_history(path: str) ->
         "CREATE TABLE fact_history (serial INTEGER PRIMARY KEY, node TEXT, path TEXT, value TEXT, source TEXT, observed_at TEXT)",
         *(f"DROP TABLE {name}" for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE name LIKE 'fact\\_%' ESCAPE '\\' "
           "AND type = 'table' AND name != 'fact_history'")),
+        *(f"DROP TABLE {name}" for name in ("looks", "look_parts", "first_looks")),
         f"INSERT INTO facts VALUES ('n1', '{_codec.facts_text(seen)}')",
         *(
             f"INSERT INTO fact_history VALUES (NULL, 'n1', 'driver', '\"{value}\"', 'test', '{_codec.text_of(later(at))}')"
@@ -448,3 +451,63 @@ def test_a_store_of_the_first_form_keeps_its_looks_and_its_history(path: str) ->
     inline(store.save_facts([look("n1", 120, driver="590")]))
     assert inline(store.history("n1")) == (*past, Fact("driver", "590", "test", later(120)))
     assert rows(path, "SELECT value FROM meta WHERE key = 'form'") == [(str(SCHEMA_VERSION),)]
+
+
+FORM_2 = Path(__file__).parents[1] / "fixtures/store/form-2.sql"
+
+
+def of_form_2(path: str) -> None:
+    Path(path).parent.mkdir()
+    with closing(sqlite3.connect(path)) as on:
+        on.executescript(FORM_2.read_text(encoding="utf-8"))
+
+
+def test_a_store_of_the_second_form_keeps_its_looks_its_history_and_its_plans(path: str) -> None:
+    of_form_2(path)
+    store = open_store(path)
+    first, second = inline(store.facts())
+    assert [plan.target for plan in inline(store.plans())] == ["580.126.20"]
+    assert (second.node, second.trouble) == ("n2", Unknown("no route"))
+    assert {path: (fact.value, fact.momentary) for path, fact in first.facts.items()} == {
+        "gpu[GPU-a].serial": ("16a", False), "gpu[GPU-a].ecc.mode": (True, False), "gpu[GPU-b].serial": ("16b", False),
+        "gpu[GPU-b].ecc.mode": (True, False), "gpu.count": (2, False), "machine.id": ("0" * 31 + "1", False),
+        "kernel.secure_boot": (Unknown("no root"), False), "module.parameters": (("a=1", "b"), False), "uptime_s": (1120, True),
+    }  # fmt: skip
+    past = inline(store.history("n1"))
+    assert [(fact.path, fact.value, fact.observed_at) for fact in past[-4:]] == [
+        ("gpu[GPU-a].ecc.mode", "off", later(60)), ("gpu[GPU-b].ecc.mode", "off", later(60)),
+        ("gpu[GPU-a].ecc.mode", True, later(120)), ("gpu[GPU-b].ecc.mode", True, later(120)),
+    ]  # fmt: skip
+    assert len(past) == 11
+    inline(store.save_facts([first]))
+    assert inline(store.history("n1")) == past
+    inline(store.close())
+    assert {str(name) for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
+        "meta", "nodes", "plans", "approvals", "rollouts", "runs", "audit", "look_parts", "looks", "first_looks",
+        "fact_changes", "fact_shapes", "fact_members",
+    }  # fmt: skip
+
+
+def test_before_a_store_is_brought_to_todays_form_a_copy_is_put_beside_it_and_named(path: str) -> None:
+    of_form_2(path)
+    before = rows(path, "SELECT * FROM fact_looks")
+    Path(f"{path}.form-2").write_text("kept from an earlier try")
+    told: list[str] = []
+    inline(open_store(path, tell=told.append).close())
+    copy = f"{path}.form-2-2"
+    assert len(told) == 1
+    assert copy in told[0]
+    assert stat.S_IMODE(Path(copy).stat().st_mode) == 0o600
+    assert rows(copy, "SELECT * FROM fact_looks") == before
+    assert rows(copy, "SELECT value FROM meta WHERE key = 'form'") == [("2",)]
+    inline(open_store(path, tell=told.append).close())
+    assert len(told) == 1
+
+
+def test_a_store_that_cannot_be_brought_to_todays_form_stays_as_it_is(path: str) -> None:
+    of_form_2(path)
+    sql(path, "UPDATE fact_parts SET body = '[1' WHERE id = 7")
+    with pytest.raises(StoreBroken, match="changed outside Muster"):
+        open_store(path)
+    assert rows(path, "SELECT value FROM meta WHERE key = 'form'") == [("2",)]
+    assert rows(path, "SELECT count(*) FROM fact_looks") == [(2,)]

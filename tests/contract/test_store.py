@@ -10,7 +10,7 @@ from muster.discovery import discover
 from muster.model import audit
 from muster.model.approval import Approval
 from muster.model.errors import ClaimLost, UnknownName
-from muster.model.fact import Fact, Unknown
+from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.phase import Phase
 from muster.model.run import RolloutState
@@ -113,8 +113,33 @@ def test_every_change_of_a_lasting_value_is_kept_and_nothing_else(store: Store) 
         inline(store.save_facts([look("n1", at, driver=driver, temperature=heat)]))
     inline(store.save_facts([look("n1", 300, driver="570"), look("n2", 300, driver="1")]))
     assert inline(store.history("n1")) == tuple(
-        Fact("driver", value, "test", later(at)) for value, at in (("570", 0), ("580", 240), ("570", 300))
+        Fact("driver", value, "test", later(at))
+        for value, at in (("570", 0), (Unknown("late"), 120), ("570", 180), ("580", 240), ("570", 300))
     )
+
+
+def test_a_value_that_went_away_is_a_change_and_so_is_its_coming_back(store: Store) -> None:
+    looks = (
+        look("n1", 0, a="1", b="1"),
+        look("n1", 1, a="1"),
+        look("n1", 2, a="1", c=Unknown("no root")),
+        look("n1", 3, trouble="no route"),
+        replace(look("n1", 4, a=Unknown("late")), partial=True),
+        look("n1", 5, a=Unknown("later"), b="1"),
+    )
+    for each in looks:
+        inline(store.save_facts([each]))
+    gone = Unknown("not reported any more")
+    assert inline(store.history("n1")) == (
+        Fact("a", "1", "test", later(0)), Fact("b", "1", "test", later(0)), Fact("b", gone, "test", later(1)),
+        Fact("a", Unknown("late"), "test", later(4)), Fact("b", "1", "test", later(5)),
+    )  # fmt: skip
+
+
+def test_a_value_that_another_source_tells_now_has_not_gone(store: Store) -> None:
+    for at, source in enumerate(("one", "two")):
+        inline(store.save_facts([NodeFacts("n1", later(at), {"a": Fact("a", "1", source, later(at))})]))
+    assert [fact.value for fact in inline(store.history("n1"))] == ["1"]
 
 
 def test_yes_is_not_one_in_the_history(store: Store) -> None:

@@ -1,17 +1,16 @@
 """Knowledge files are read strictly: every record has its provenance, and no fault is read over."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.documents import compose
+from muster.documents import Document, compose
 from muster.knowledge.loader import DATA, load
 from muster.knowledge.reading import (
     FILES,
-    confidence_of,
     read_architectures,
     read_base,
     read_branches,
@@ -21,6 +20,7 @@ from muster.knowledge.reading import (
     revision_of,
 )
 from muster.knowledge.schema import Confidence, KnowledgeBase, Provenance
+from muster.knowledge.shelves import read_shelves
 from muster.model.errors import DocumentFaults
 
 BASE = load()
@@ -80,7 +80,7 @@ def test_no_family_stands_for_two_architectures() -> None:
 
 def test_no_two_package_sets_answer_the_same_question() -> None:
     asked = [
-        (distribution, each.architecture, each.flavour, number)
+        (each.repository, distribution, each.architecture, each.flavour, number)
         for each in BASE.package_sets
         for distribution in each.distributions
         for number in range(each.first_branch, each.last_branch + 1)
@@ -107,27 +107,20 @@ def test_the_revision_is_a_sha256_of_all_files() -> None:
     assert sorted(path.name for path in DATA.glob("*.yaml")) == sorted(FILES)
 
 
-@pytest.mark.parametrize(
-    ("word", "confidence", "note"),
-    [
-        (None, Confidence.STATED, None),
-        ("toolkit table", Confidence.STATED, "toolkit table"),
-        ("third_party", Confidence.THIRD_PARTY, "third_party"),
-        ("secondary", Confidence.THIRD_PARTY, "secondary"),
-        ("single report", Confidence.THIRD_PARTY, "single report"),
-        ("inferred", Confidence.DERIVED, "inferred"),
-        ("derived", Confidence.DERIVED, None),
-        ("partly tested", Confidence.DERIVED, "partly tested"),
-        ("mixed", Confidence.MEMORY, "mixed"),
-        ("memory", Confidence.MEMORY, None),
-        ("somebody said so", Confidence.MEMORY, "somebody said so"),
-        ("conflicting", Confidence.CONFLICTING, None),
-    ],
-)
-def test_the_collectors_word_becomes_one_of_five_and_is_kept(
-    word: str | None, confidence: Confidence, note: str | None
-) -> None:
-    assert confidence_of(word) == (confidence, note)
+@pytest.mark.parametrize("word", ["third_party", "inferred", "mixed", "single report", "certain", "Stated", ""])
+def test_a_word_for_confidence_beside_the_five_is_refused(word: str) -> None:
+    text = f"{BRANCH}  confidence: '{word}'\n"
+    with pytest.raises(DocumentFaults) as raised:
+        read_branches(compose(text, "x.yaml"))
+    (fault,) = raised.value.faults
+    assert fault.startswith("x.yaml:10: branches record: confidence cannot be"), fault
+
+
+def test_the_collectors_own_word_is_kept_beside_the_confidence() -> None:
+    noted = [each for _, each in provenances(BASE) if each.confidence_note is not None]
+    assert {each.confidence for each in noted if each.confidence_note == "third_party"} == {Confidence.THIRD_PARTY}
+    assert {each.confidence for each in noted if each.confidence_note == "mixed"} == {Confidence.MEMORY}
+    assert {each.confidence for each in noted if each.confidence_note == "inferred"} == {Confidence.DERIVED}
 
 
 BRANCH = """\
@@ -162,23 +155,27 @@ def test_a_broken_record_is_refused_at_its_line(old: str, new: str, fault: str) 
     assert any(line.startswith(fault) for line in raised.value.faults), raised.value.faults
 
 
-READERS: list[Callable[..., object]] = [
-    read_branches, read_releases, read_toolkits, read_architectures, read_package_sets
-]  # fmt: skip
+READERS: Mapping[str, Callable[[Document], object]] = {
+    "cuda_toolkits.yaml": read_toolkits,
+    "driver_branches.yaml": read_branches,
+    "driver_releases.yaml": read_releases,
+    "gpu_architectures.yaml": read_architectures,
+    "package_sets.yaml": read_package_sets,
+}
 
 
 @given(st.data())
 def test_a_file_with_any_line_broken_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
-    index = data.draw(st.integers(0, len(FILES) - 1))
-    reader = [read_toolkits, read_branches, read_releases, read_architectures, read_package_sets][index]
+    name = data.draw(st.sampled_from(FILES))
+    reader = READERS.get(name, read_shelves)
     # The whole files would take minutes: their beginnings hold every kind of record's shape but the last ones'.
-    lines = (DATA / FILES[index]).read_text().splitlines()
+    lines = (DATA / name).read_text().splitlines()
     start = data.draw(st.integers(0, max(0, len(lines) - 60)))
     part = lines[start : start + 60]
     place = data.draw(st.integers(0, len(part) - 1))
     part[place] = part[place][: data.draw(st.integers(0, 30))] + data.draw(st.text(max_size=8))
     head = lines[: next(number for number, line in enumerate(lines) if line.startswith("- ")) + 1] if start else []
     try:
-        reader(compose("\n".join([*head, *part]), "x.yaml"))
+        reader(compose("\n".join([*head, *part]), name))
     except DocumentFaults as error:
         assert error.faults

@@ -1,10 +1,14 @@
 """The laws of the collecting text, run for real under every shell this machine has, and of the reader of its frames."""
 
+import contextlib
+import gzip
 import os
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -33,11 +37,16 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
 
 
 def collect(
-    shell: tuple[str, ...], root: Path, *rows: Row, nonce: str = NONCE, environment: Mapping[str, str] | None = None
+    shell: tuple[str, ...],
+    root: Path,
+    *rows: Row,
+    nonce: str = NONCE,
+    environment: Mapping[str, str] | None = None,
+    strict: bool = True,
 ) -> bytes:
     env = {**os.environ, "MUSTER_ROOT": str(root), "PATH": f"{root}/bin:{os.environ['PATH']}", **(environment or {})}
     done = subprocess.run([*shell, "-s"], input=render(rows, nonce).encode(), capture_output=True, timeout=30, env=env)
-    assert done.stderr == b""
+    assert done.stderr == b"" or not strict
     return done.stdout
 
 
@@ -96,22 +105,100 @@ def test_what_is_still_stuck_is_not_started_a_second_time(shell: tuple[str, ...]
             assert frames == {"stuck": Frame(None, b"", False, "stuck"), "other": Frame(0, b"hi\n", False)}
         assert len((tmp_path / "started").read_text().split()) == 1
     finally:
-        for pid in _holders(tmp_path / "run/muster/lock/stuck"):
+        for pid in _left(tmp_path / "run/muster/held/fact-stuck"):
             os.kill(pid, signal.SIGKILL)
     freed = parse_frames(collect(shell, tmp_path, ("stuck", "echo free", 5, 100), nonce="third0000"), "third0000")
     assert freed == {"stuck": Frame(0, b"free\n", False)}
 
 
-def _holders(lock: Path) -> list[int]:
-    """Who has `lock` open."""
-    found = []
-    for fd in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if fd.readlink() == lock:
-                found.append(int(fd.parts[2]))
-        except OSError:
-            continue
-    return sorted(set(found))
+def _left(book: Path) -> list[int]:
+    """The processes that a look wrote down as still there."""
+    return [int(entry.partition(":")[0]) for entry in book.read_text().split()]
+
+
+def test_what_a_hanging_command_started_is_asked_to_end_with_it(shell: tuple[str, ...], tmp_path: Path) -> None:
+    # Three deep, and the middle one ends only by being told to.
+    deep = "sh -c 'sleep 60; echo never' | (sleep 60; cat)"
+    frames = parse_frames(collect(shell, tmp_path, ("deep", deep, 1, 100)), NONCE)
+    assert frames["deep"].note == "deadline"
+    left = _left(tmp_path / "run/muster/held/fact-deep")
+    assert len(left) >= 4
+    _until(lambda: not any(_running(pid) for pid in left))
+
+
+def _running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < limit, "waited too long"
+        time.sleep(0.01)
+
+
+def test_one_hanging_question_to_the_gpus_keeps_all_others_from_being_asked(
+    shell: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "bin/nvidia-smi").write_text(
+        "#!/bin/sh\ntrap '' TERM\necho $$ >>\"$MUSTER_ROOT/started\"\nexec sleep 60\n"
+    )
+    (tmp_path / "bin/nvidia-smi").chmod(0o755)
+    rows: list[Row] = [("apps", "nvidia-smi -A", 1, 99), ("gpu", "nvidia-smi -q 2>&1", 1, 99), ("other", "echo", 5, 9)]
+    notes = {name: frame.note for name, frame in parse_frames(collect(shell, tmp_path, *rows), NONCE).items()}
+    (pid,) = (tmp_path / "started").read_text().split()
+    try:
+        assert notes == {"apps": "deadline", "gpu": "stuck", "other": ""}
+        frames = parse_frames(collect(shell, tmp_path, *rows[1:], nonce="second000"), "second000")
+        assert (frames["gpu"].note, frames["other"].note) == ("stuck", "")
+        assert (tmp_path / "started").read_text().split() == [pid]
+    finally:
+        os.kill(int(pid), signal.SIGKILL)
+
+
+def test_questions_to_the_gpus_follow_one_another(shell: tuple[str, ...], tmp_path: Path) -> None:
+    text = '#!/bin/sh\nmkdir "$MUSTER_ROOT/asked" || exit 9\nsleep 0.1\nrmdir "$MUSTER_ROOT/asked"\n'
+    (tmp_path / "bin/nvidia-smi").write_text(text)
+    (tmp_path / "bin/nvidia-smi").chmod(0o755)
+    frames = parse_frames(collect(shell, tmp_path, *((f"g{n}", "nvidia-smi", 10, 9) for n in range(4))), NONCE)
+    assert [frame.exit_status for frame in frames.values()] == [0] * 4
+
+
+def test_what_hangs_keeps_no_channel_open(shell: tuple[str, ...], tmp_path: Path) -> None:
+    # As sshd does it: input and output are one socket, and the channel ends when nobody has the other end open.
+    stuck = "trap '' TERM; echo $$ >\"$MUSTER_ROOT/pid\"; while :; do sleep 1; done"
+    ours, theirs = socket.socketpair()
+    ours.settimeout(30)
+    env = {**os.environ, "MUSTER_ROOT": str(tmp_path)}
+    with ours, theirs:
+        child = subprocess.Popen([*shell, "-s"], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env)
+        theirs.close()
+        ours.sendall(render([("stuck", stuck, 1, 9), ("other", "echo hi", 5, 9)], NONCE).encode())
+        ours.shutdown(socket.SHUT_WR)
+        told = b""
+        while data := ours.recv(65536):
+            told += data
+        child.wait(timeout=30)
+    left = _left(tmp_path / "run/muster/held/fact-stuck")
+    try:
+        assert {name: frame.note for name, frame in parse_frames(told, NONCE).items()} == {
+            "stuck": "deadline",
+            "other": "",
+        }
+        assert any(_running(pid) for pid in left)
+    finally:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_that_was_ended_by_a_signal_says_so(shell: tuple[str, ...], tmp_path: Path) -> None:
+    killed = "kill -9 \"$(sh -c 'echo $PPID')\""
+    frames = parse_frames(collect(shell, tmp_path, ("killed", killed, 9, 9), strict=False), NONCE)
+    assert frames["killed"].exit_status == 137
 
 
 def test_two_collects_at_the_same_time_both_see_everything(shell: tuple[str, ...], tmp_path: Path) -> None:
@@ -137,12 +224,12 @@ def test_no_more_than_a_few_commands_run_at_one_time(shell: tuple[str, ...], tmp
     assert max(int(frame.stdout) for frame in frames.values()) <= 5  # one may end between the two counts
 
 
-def test_nothing_is_left_behind_but_locks(shell: tuple[str, ...], tmp_path: Path) -> None:
+def test_nothing_is_left_behind_but_the_books(shell: tuple[str, ...], tmp_path: Path) -> None:
     collect(shell, tmp_path, ("plain", "echo hi", 5, 100))
     left = sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file() and path.name != "sh"
     )
-    assert left == ["run/muster/lock/plain"]
+    assert left == ["run/muster/held/fact-plain", "run/muster/look"]
     assert (tmp_path / "run/muster").stat().st_mode & 0o777 == 0o700
 
 
@@ -157,10 +244,10 @@ def test_a_scratch_folder_of_somebody_else_or_a_link_is_not_used(shell: tuple[st
     )
     assert frames == {"plain": Frame(0, b"hi\n", False)}
     assert not list((tmp_path / "elsewhere").iterdir())
-    assert (tmp_path / "user/muster/lock/plain").exists()
+    assert (tmp_path / "user/muster/held/fact-plain").exists()
     frames = parse_frames(collect(shell, tmp_path, rows, environment={"XDG_RUNTIME_DIR": ""}), NONCE)
     assert frames == {"plain": Frame(0, b"hi\n", False)}
-    assert (tmp_path / f"tmp/muster-{os.geteuid()}/lock/plain").exists()
+    assert (tmp_path / f"tmp/muster-{os.geteuid()}/held/fact-plain").exists()
 
 
 def test_a_text_cut_short_on_its_way_prints_nothing(shell: tuple[str, ...], tmp_path: Path) -> None:
@@ -188,6 +275,37 @@ def test_a_frame_that_is_cut_short_is_missing() -> None:
 
 def test_another_nonce_is_not_ours() -> None:
     assert parse_frames(FRAMES, "fedcba9876543210") == {}
+
+
+def test_frames_are_packed_where_gzip_is_and_plain_where_not(shell: tuple[str, ...], tmp_path: Path) -> None:
+    big = ("big", "i=0; while [ $i -lt 2000 ]; do echo line $((i % 7)); i=$((i + 1)); done", 9, 99999)
+    packed = collect(shell, tmp_path, big)
+    tools = ["awk", "cat", "flock", "head", "id", "mkdir", "mkfifo", "rm", "sh", "sleep", "wc"]
+    for tool in tools:
+        (tmp_path / "bin" / tool).exists() or (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool)))
+    own = {"PATH": str(tmp_path / "bin")}
+    text = render([big], NONCE).replace(":/usr/local/sbin:/usr/sbin:/sbin", "").encode()
+    env = {"MUSTER_ROOT": str(tmp_path), **own}
+    plain = subprocess.run(
+        [str(shutil.which(shell[0])), *shell[1:], "-s"], input=text, capture_output=True, timeout=30, env=env
+    ).stdout
+    assert parse_frames(packed, NONCE) == parse_frames(plain, NONCE)
+    assert len(parse_frames(plain, NONCE)["big"].stdout) == 14000
+    assert len(packed) < 500 < 14000 < len(plain)
+
+
+def test_packed_frames_are_read_as_far_as_they_came() -> None:
+    lead, body = b"motd\n" + NONCE.encode() + b" gzip\n", gzip.compress(FRAMES)
+    whole = {"a": Frame(0, b"hi\n", False), "b": Frame(None, b"xy", True, "deadline")}
+    assert parse_frames(lead + body + b"and a last word", NONCE) == whole
+    assert parse_frames(lead + body[:-12], NONCE).items() <= whole.items()
+    assert parse_frames(lead + b"\x1f\x8bnonsense", NONCE) == {}
+
+
+@given(st.binary(max_size=300))
+def test_no_packed_bytes_raise(packed: bytes) -> None:
+    assert parse_frames(NONCE.encode() + b" gzip\n" + packed, NONCE) == {}
+    assert parse_frames(NONCE.encode() + b" gzip\n\x1f\x8b\x08\0\0\0\0\0\0\x03" + packed, NONCE) == {}
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))

@@ -12,7 +12,7 @@ from typer.main import get_command
 from muster.cli._lazy import COMMANDS, load
 from muster.model.errors import MusterError
 
-HEAVY = ("asyncssh", "sqlalchemy", "numpy", "yaml", "rich", "typer", "msgspec", "sqlite3", "asyncio")
+HEAVY = ("asyncssh", "numpy", "yaml", "rich", "typer", "msgspec", "sqlite3", "asyncio")
 NO_JSON = {("demo",), ("facts", "script")}
 
 

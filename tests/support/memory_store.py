@@ -8,7 +8,7 @@ from datetime import datetime
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
 from muster.model.errors import ClaimLost, UnknownName
-from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.fact import GONE, Fact, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
@@ -29,12 +29,6 @@ class MemoryStore:
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
         for look in facts:
-            past = self._history.setdefault(look.node, [])
-            last = {fact.path: fact.value for fact in past}
-            for path, fact in sorted(look.facts.items()):
-                lasting = not fact.momentary and not isinstance(fact.value, Unknown)
-                if lasting and (path not in last or (type(last[path]), last[path]) != (type(fact.value), fact.value)):
-                    past.append(fact)
             before = self._facts.get(look.node)
             if look.trouble is not None and before is not None:
                 seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
@@ -44,6 +38,22 @@ class MemoryStore:
                 others = {path: fact for path, fact in before.facts.items() if fact.source not in asked}
                 look = replace(look, facts={**others, **look.facts})
             self._facts[look.node] = replace(look, partial=False)
+            self._note_changes(look)
+
+    def _note_changes(self, look: NodeFacts) -> None:
+        past = self._history.setdefault(look.node, [])
+        last = {fact.path: fact for fact in past}
+        noted = []
+        for path, fact in look.facts.items():
+            known = path in last and not isinstance(last[path].value, Unknown)
+            is_known = not isinstance(fact.value, Unknown)
+            same = known and (type(last[path].value), last[path].value) == (type(fact.value), fact.value)
+            if not fact.momentary and (known or is_known) and not same:
+                noted.append(fact)
+        for path, fact in last.items():
+            if path not in look.facts and not isinstance(fact.value, Unknown):
+                noted.append(replace(fact, value=Unknown(GONE), observed_at=look.observed_at))
+        past += sorted(noted, key=lambda fact: fact.path)
 
     async def facts(self) -> tuple[NodeFacts, ...]:
         return tuple(self._facts[name] for name in sorted(self._facts))

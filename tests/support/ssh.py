@@ -81,8 +81,9 @@ async def _serve(process: "asyncssh.SSHServerProcess[bytes]") -> None:
         feeding.cancel()
         ended.cancel()
         _kill(child.pid)
+        # Before the waiting: asyncio calls a child ended only when its pipes are, and one that nobody reads to its end never is.
+        child._transport.close()  # type: ignore[attr-defined]
         await asyncio.gather(feeding, ended, child.wait(), return_exceptions=True)
-        child._transport.close()  # type: ignore[attr-defined]  # a pipe nobody reads to its end stays open otherwise
 
 
 async def _kill_when_closed(process: "asyncssh.SSHServerProcess[bytes]", pid: int) -> None:

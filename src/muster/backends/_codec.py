@@ -110,14 +110,14 @@ def _fact(path: str, row: object) -> Fact:
 
 def node_from(row: Any) -> Node:
     """A row of `nodes` as a value. Raises ValueError, like its sisters below, for what no release wrote."""
-    return Node(row.name, row.address, row.port, row.user, texts_of(row.labels), row.source)
+    return Node(row["name"], row["address"], row["port"], row["user"], texts_of(row["labels"]), row["source"])
 
 
 def rollout_from(row: Any) -> Rollout:
     """A row of `rollouts` as a value."""
     return Rollout(
-        row.rollout_id, row.plan_id, RolloutState(row.state), row.why, time_of(row.created_at),
-        time_of(row.updated_at), row.carried_by,
+        row["rollout_id"], row["plan_id"], RolloutState(row["state"]), row["why"], time_of(row["created_at"]),
+        time_of(row["updated_at"]), row["carried_by"],
     )  # fmt: skip
 
 
@@ -142,27 +142,27 @@ def run_state_row(run: Run) -> dict[str, object]:
 def run_from(row: Any) -> Run:
     """A row of `runs` as a value."""
     return Run(
-        run_id=row.run_id,
-        rollout_id=row.rollout_id,
-        node=row.node,
-        stage=row.stage,
-        group=row.group,
-        phase=Phase(row.phase),
-        released=row.released,
-        claim=row.claim,
-        lease=row.lease,
-        wake_at=time_of(row.wake_at),
-        phase_since=time_of(row.phase_since),
-        attempt=row.attempt,
-        waiting=row.waiting,
-        notes=texts_of(row.notes),
+        run_id=row["run_id"],
+        rollout_id=row["rollout_id"],
+        node=row["node"],
+        stage=row["stage"],
+        group=row["group"],
+        phase=Phase(row["phase"]),
+        released=bool(row["released"]),
+        claim=row["claim"],
+        lease=row["lease"],
+        wake_at=time_of(row["wake_at"]),
+        phase_since=time_of(row["phase_since"]),
+        attempt=row["attempt"],
+        waiting=row["waiting"],
+        notes=texts_of(row["notes"]),
     )
 
 
 def entry_from(row: Any) -> Entry:
     """A row of `audit` as a value."""
-    record = Record(row.at, row.actor, row.node, row.kind, json.loads(row.body))
-    return Entry(row.chain, row.seq, record, row.prev, row.hash)
+    record = Record(row["at"], row["actor"], row["node"], row["kind"], json.loads(row["body"]))
+    return Entry(row["chain"], row["seq"], record, row["prev"], row["hash"])
 
 
 def plan_of(plan_id: str, body: str) -> Plan:

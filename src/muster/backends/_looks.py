@@ -1,29 +1,31 @@
-"""What was seen, in tables of a SQL database: how looks become rows and come back, so that an unchanged look costs the compare of a few hashes.
+"""What was seen, in tables of a SQL database: how looks become rows, so that an unchanged look costs the compare of a few hashes.
 
-A look is cut into *parts*: the lasting facts of one source, those of a list (`gpu[..]`) apart from the others. A part is kept once
-under the hash of its content, however many nodes show it, and is read only when somebody asks for one of its facts. Momentary values stand in
-the look's own row. The history holds the parts of a node's first look, and after it a row of numbers and the value for each change.
+A look is cut into *parts*: the facts of one source, those of a list (`gpu[..]`) apart from the others. A part is kept once under the hash of
+its content, however many nodes show it. What no two nodes share (serials, a machine's id, the UUIDs by which a list names its GPUs) and
+momentary values stand in the look's own row, so that ten thousand nodes of a fleet show a few dozen parts. The history holds a node's
+first look, and after it a row of numbers and the value for each change. Reading is in `_parts`.
 """
 
 import json
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
 from muster.backends import _codec
-from muster.model.fact import ByKind, Fact, FactValue, NodeFacts, Unknown, kind_of
+from muster.backends._cut import Piece, pieces, told_in
+from muster.backends._parts import KEYED, OWN, PASSING, PASSING_LIST, SHARED, Broken, Facts, Listing, Part, rows_of
+from muster.model.fact import GONE, Fact, FactValue, NodeFacts, Told, Unknown
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS fact_parts (
-  id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, refs INTEGER NOT NULL, body TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS fact_looks (
+CREATE TABLE IF NOT EXISTS look_parts (
+  id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, refs INTEGER NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, body TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS looks (
   no INTEGER PRIMARY KEY, node TEXT NOT NULL UNIQUE, observed_at TEXT NOT NULL, trouble TEXT, seq INTEGER NOT NULL, parts TEXT NOT NULL,
-  momentary TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS fact_firsts (
-  node INTEGER NOT NULL, part INTEGER NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (node, part)) WITHOUT ROWID;
+  own TEXT NOT NULL, passing TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS first_looks (node INTEGER PRIMARY KEY, at INTEGER NOT NULL, parts TEXT NOT NULL, own TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fact_changes (
   node INTEGER NOT NULL, seq INTEGER NOT NULL, shape INTEGER NOT NULL, member INTEGER NOT NULL, at INTEGER NOT NULL, value TEXT NOT NULL,
   PRIMARY KEY (node, seq, shape, member)) WITHOUT ROWID;
@@ -37,110 +39,8 @@ _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _NO_MEMBER = 0
-
-Broken = Callable[[str, Exception], Exception]
-"""Makes the error for stored content that cannot be what was written: what it is, and what was found."""
-
-
-class Part:
-    """The content of a part: its source and path -> value, decoded when first asked for. `no` is its number in the store."""
-
-    __slots__ = ("_body", "_broken", "_paths", "_values", "no", "source")
-
-    def __init__(self, no: int, body: str, broken: Broken) -> None:
-        self.no = no
-        self._body: str | None = body
-        self._broken = broken
-        self._values: dict[str, Any] = {}
-        self._paths: tuple[str, ...] | None = None
-        self.source = ""
-
-    def paths(self) -> tuple[str, ...]:
-        """Its paths."""
-        if self._paths is None:
-            self._paths = tuple(self.values())
-        return self._paths
-
-    def values(self) -> Mapping[str, Any]:
-        """Path -> value as JSON has it."""
-        if self._body is not None:
-            try:
-                source, values = json.loads(self._body)
-                if not isinstance(source, str) or not isinstance(values, dict):
-                    raise ValueError("it does not hold a part of a look")
-            except (ValueError, TypeError) as error:
-                raise self._broken("a part of a look", error) from error
-            self.source, self._values, self._body = source, values, None
-        return self._values
-
-    def fact(self, path: str, at: datetime, *, momentary: bool = False) -> Fact:
-        """One of its facts, seen at `at`."""
-        raw = self.values()[path]
-        if raw.__class__ is str or raw.__class__ is int or raw.__class__ is bool:
-            return Fact(path, raw, self.source, at, momentary)
-        try:
-            return Fact(path, _codec.value_from(raw), self.source, at, momentary)
-        except ValueError as error:
-            raise self._broken(f"the fact {path}", error) from error
-
-
-class Facts(ByKind):
-    """A node's facts by path, read when asked for. Equal to any mapping with the same facts."""
-
-    __slots__ = ("_broken", "_momentary", "_observed", "_own", "_parts")
-
-    def __init__(
-        self, parts: Mapping[str, Sequence[tuple[Part, datetime]]], momentary: str, observed: datetime, broken: Broken
-    ) -> None:
-        self._parts = parts
-        self._momentary = momentary
-        self._observed = observed
-        self._broken = broken
-        self._own: list[tuple[Part, datetime]] | None = None
-
-    def _passing(self) -> list[tuple[Part, datetime]]:
-        if self._own is None:
-            try:
-                self._own = [
-                    (
-                        Part(0, json.dumps([source, values]), self._broken),
-                        self._observed if at is None else _codec.time_of(at),
-                    )
-                    for source, at, values in json.loads(self._momentary)
-                ]
-            except (ValueError, TypeError) as error:
-                raise self._broken("the momentary values of a look", error) from error
-        return self._own
-
-    def __getitem__(self, path: str) -> Fact:
-        for part, at in self._parts.get(kind_of(path), ()):
-            if path in part.values():
-                return part.fact(path, at)
-        for part, at in self._passing():
-            if path in part.values():
-                return part.fact(path, at, momentary=True)
-        raise KeyError(path)
-
-    def __iter__(self) -> Iterator[str]:
-        for parts in (*self._parts.values(), self._passing()):
-            for part, _ in parts:
-                yield from part.paths()
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __bool__(self) -> bool:
-        return bool(self._parts) or bool(self._passing())
-
-    def paths_of(self, kind: str) -> tuple[str, ...]:
-        found = [part.paths() for part, _ in self._parts.get(kind, ())]
-        if not kind or f"{kind}[" in self._momentary:
-            found.append(tuple(p for part, _ in self._passing() for p in part.paths() if kind_of(p) == kind))
-        return found[0] if len(found) == 1 else tuple(path for paths in found for path in paths)
-
-    def token(self, kind: str) -> Hashable:
-        is_momentary = not kind or f"{kind}[" in self._momentary
-        return (*(part.no for part, _ in self._parts.get(kind, ())), self._momentary if is_momentary else "")
+_MOST_PARTS_READ = 4096
+"""Of one save, kept decoded: more would be nodes that share nothing, which need each part once."""
 
 
 @dataclass(slots=True)
@@ -152,20 +52,31 @@ class _Row:
     trouble: str | None = None
     seq: int = 0
     parts: str = "[]"
-    momentary: str = "[]"
+    own: str = ""
+    passing: str = ""
 
 
 @dataclass(slots=True)
 class _Work:
-    """What one save collects, to be written at its end."""
+    """What one save collects, to be written at its end, and what it need not read twice."""
 
     ids: dict[bytes, int] = field(default_factory=dict)
     refs: dict[int, int] = field(default_factory=dict)
-    bodies: dict[int, str] = field(default_factory=dict)
     shapes: dict[tuple[str, str], int] = field(default_factory=dict)
     members: dict[str, int] = field(default_factory=dict)
-    firsts: list[tuple[int, int, int]] = field(default_factory=list)
+    firsts: list[tuple[int, int, str, str]] = field(default_factory=list)
     changes: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
+    read: dict[int, Part] = field(default_factory=dict)
+    cut: dict[bytes, tuple["Piece", ...]] = field(default_factory=dict)
+    own_sources: set[str] = field(default_factory=set)
+    texts: dict[tuple[int, ...], str] = field(default_factory=dict)
+    listed: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    differing: dict[tuple[int, int], "_Differences"] = field(default_factory=dict)
+
+
+_Differences = tuple[tuple[Any, str | None, str], ...]
+"""What differs between two contents: a path (or place of the member and what follows its key), the old value as JSON (None: it was not
+known), the new one."""
 
 
 def save(on: sqlite3.Connection, looks: Sequence[NodeFacts], broken: Broken) -> None:
@@ -182,198 +93,349 @@ def save(on: sqlite3.Connection, looks: Sequence[NodeFacts], broken: Broken) -> 
 
 def _write(on: sqlite3.Connection, work: _Work) -> None:
     on.executemany(
-        "UPDATE fact_parts SET refs = refs + ? WHERE id = ?", [(n, part) for part, n in work.refs.items() if n]
+        "UPDATE look_parts SET refs = refs + ? WHERE id = ?", [(n, part) for part, n in work.refs.items() if n]
     )
     on.executemany(
-        "DELETE FROM fact_parts WHERE id = ? AND refs <= 0", [(part,) for part, n in work.refs.items() if n < 0]
+        "DELETE FROM look_parts WHERE id = ? AND refs <= 0", [(part,) for part, n in work.refs.items() if n < 0]
     )
-    on.executemany("INSERT INTO fact_firsts VALUES (?, ?, ?)", work.firsts)
+    on.executemany("INSERT INTO first_looks VALUES (?, ?, ?, ?)", work.firsts)
     on.executemany("INSERT INTO fact_changes VALUES (?, ?, ?, ?, ?, ?)", work.changes)
 
 
 def _save_one(on: sqlite3.Connection, look: NodeFacts, work: _Work, broken: Broken) -> None:
     row = _row(on, look.node)
-    is_new = row is None
     if row is None:
-        row = _Row(
-            on.execute("INSERT INTO fact_looks VALUES (NULL, ?, '', NULL, 0, '[]', '[]')", (look.node,)).lastrowid or 0
-        )
-    if look.trouble is not None and not is_new:
-        old = _node_facts(on, look.node, row, broken)
-        seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
-        look = NodeFacts(look.node, old.observed_at, {**old.facts, **seen} if seen else old.facts, look.trouble)
-    elif look.partial and not is_new:
-        asked = {fact.source for fact in look.facts.values()}
-        old = _node_facts(on, look.node, row, broken)
-        others = {path: fact for path, fact in old.facts.items() if fact.source not in asked}
-        look = NodeFacts(look.node, look.observed_at, {**others, **look.facts}, look.trouble)
-    groups, momentary = _cut(look)
-    before = {int(part) for part, _, _ in json.loads(row.parts)}
-    new_parts = [(_part_id(on, body, work), kind, at) for kind, at, body in groups]
-    after = {part for part, _, _ in new_parts}
-    if before != after:
-        for part in after - before:
+        added = on.execute("INSERT INTO looks VALUES (NULL, ?, '', NULL, 0, '[]', '', '')", (look.node,)).lastrowid
+        row = _Row(added or 0)
+    elif look.trouble is not None or look.partial:
+        look = _joined(on, look, row, broken)
+    cut = _cut(on, look, work)
+    numbers = [piece.number for piece, _ in cut]
+    parts = _parts_text(look, cut, work)
+    own = _rows_text(cut, (KEYED, OWN))
+    if parts != row.parts or own != row.own:
+        before = _listed(row.parts, work)
+        for part in numbers:
             work.refs[part] = work.refs.get(part, 0) + 1
-        for part in before - after:
+        for part in before:
             work.refs[part] = work.refs.get(part, 0) - 1
-        row.seq = _note_changes(on, row, look, (before, after), work, broken)
+        if row.seq == 0 and not before:
+            row.seq = 1
+            work.firsts.append((row.no, _micros(look.observed_at), parts, own))
+            for part in numbers:
+                work.refs[part] += 1
+        else:
+            row.seq = _note_changes(on, row, _After(cut, own), work, broken)
     on.execute(
-        "UPDATE fact_looks SET observed_at = ?, trouble = ?, seq = ?, parts = ?, momentary = ? WHERE no = ?",
+        "UPDATE looks SET observed_at = ?, trouble = ?, seq = ?, parts = ?, own = ?, passing = ? WHERE no = ?",
         (
-            _codec.text_of(look.observed_at), look.trouble.why if look.trouble else None, row.seq,
-            json.dumps([[part, kind, at] for part, kind, at in new_parts], separators=(",", ":")), momentary, row.no,
+            _codec.text_of(look.observed_at), look.trouble.why if look.trouble else None, row.seq, parts, own,
+            _rows_text(cut, (PASSING, PASSING_LIST)), row.no,
         ),
     )  # fmt: skip
 
 
-def _cut(look: NodeFacts) -> tuple[list[tuple[str, str | None, str]], str]:
-    """The look's parts as (kind, time where it is not the look's, body), and the text of its momentary values."""
-    lasting: dict[tuple[str, datetime, str], dict[str, Any]] = {}
-    passing: dict[tuple[str, datetime], dict[str, Any]] = {}
-    for path, fact in look.facts.items():
-        value: Any = fact.value
-        if value.__class__ is not str and value.__class__ is not int:
-            value = _codec.value_json(value)
-        if fact.momentary:
-            passing.setdefault((fact.source, fact.observed_at), {})[path] = value
+def _joined(on: sqlite3.Connection, look: NodeFacts, row: _Row, broken: Broken) -> NodeFacts:
+    """A look that does not say all, with what was known before."""
+    old = _node_facts(on, look.node, row, broken)
+    if look.trouble is not None:
+        seen = {path: fact for path, fact in look.facts.items() if not isinstance(fact.value, Unknown)}
+        return NodeFacts(look.node, old.observed_at, {**old.facts, **seen} if seen else old.facts, look.trouble)
+    asked = {fact.source for fact in look.facts.values()}
+    others = {path: fact for path, fact in old.facts.items() if fact.source not in asked}
+    return NodeFacts(look.node, look.observed_at, {**others, **look.facts}, look.trouble)
+
+
+_Cut = list[tuple[Piece, datetime]]
+"""A look's pieces, each with when it was seen."""
+
+
+def _cut(on: sqlite3.Connection, look: NodeFacts, work: _Work) -> _Cut:
+    """The look's parts, in an order that depends on nothing but what was told."""
+    found: _Cut = []
+    for each in told_in(look):
+        found += [(piece, each.observed_at) for piece in _numbered(on, each, work)]
+    return found
+
+
+def _numbered(on: sqlite3.Connection, told: Told, work: _Work) -> Sequence[Piece]:
+    """What one source told, in parts with their numbers. What the sources of other nodes told as well is cut once."""
+    digest = None
+    if not told.momentary and told.source not in work.own_sources:
+        digest = _digest(f"{told.source}\n{told.values!r}")
+        known = work.cut.get(digest)
+        if known is not None:
+            return known
+    found = tuple(pieces(told))
+    for piece in found:
+        piece.number = _part_id(on, piece, work)
+    if digest is not None:
+        if all(piece.mode == SHARED for piece in found):
+            work.cut[digest] = found
         else:
-            lasting.setdefault((fact.source, fact.observed_at, kind_of(path)), {})[path] = value
-    groups = [
-        (kind, None if at == look.observed_at else _codec.text_of(at), _codec.json_of([source, values]))
-        for (source, at, kind), values in sorted(lasting.items(), key=lambda item: (item[0][0], item[0][2], item[0][1]))
-    ]
-    rows = [
-        [source, None if at == look.observed_at else _codec.text_of(at), values]
-        for (source, at), values in passing.items()
-    ]
-    return groups, _codec.json_of(rows)
+            work.own_sources.add(told.source)
+    return found
 
 
-def _part_id(on: sqlite3.Connection, body: str, work: _Work) -> int:
-    digest = blake2b(body.encode(), digest_size=_HASH_BYTES).digest()
+def _digest(shown: str) -> bytes:
+    return blake2b(shown.encode(errors="surrogatepass"), digest_size=_HASH_BYTES).digest()
+
+
+def _part_id(on: sqlite3.Connection, piece: Piece, work: _Work) -> int:
+    # The text by which Python shows a value tells all that a fact can hold apart, and costs a fifth of JSON.
+    digest = _digest(f"{piece.kind}\n{piece.mode}\n{piece.source}\n{piece.content!r}")
     known = work.ids.get(digest)
     if known is None:
-        found = on.execute("SELECT id FROM fact_parts WHERE hash = ?", (digest,)).fetchone()
+        found = on.execute("SELECT id FROM look_parts WHERE hash = ?", (digest,)).fetchone()
         if found is None:
-            added = on.execute("INSERT INTO fact_parts VALUES (NULL, ?, 0, ?)", (digest, body)).lastrowid
-            known = added or 0
+            body = _json([piece.source, piece.content])
+            row = (digest, piece.kind, piece.mode, body)
+            known = on.execute("INSERT INTO look_parts VALUES (NULL, ?, 0, ?, ?, ?)", row).lastrowid or 0
         else:
             known = int(found[0])
         work.ids[digest] = known
     return known
 
 
-def _note_changes(
-    on: sqlite3.Connection, row: _Row, look: NodeFacts, parts: tuple[set[int], set[int]], work: _Work, broken: Broken
-) -> int:
+_json = json.JSONEncoder(separators=(",", ":"), default=_codec.value_json).encode
+
+
+def _parts_text(look: NodeFacts, cut: _Cut, work: _Work) -> str:
+    seen = look.observed_at
+    if any(at is not seen and at != seen for _, at in cut):
+        return _json([(piece.number, None if at == seen else _codec.text_of(at)) for piece, at in cut])
+    numbers = tuple(piece.number for piece, _ in cut)
+    text = work.texts.get(numbers)
+    if text is None:
+        text = work.texts[numbers] = _json([(number, None) for number in numbers])
+    return text
+
+
+def _rows_text(cut: _Cut, modes: tuple[int, int]) -> str:
+    return "\n".join([_json(piece.own) for piece, _ in cut if piece.mode in modes])
+
+
+def _listed(parts: str, work: _Work) -> tuple[int, ...]:
+    known = work.listed.get(parts)
+    if known is None:
+        known = work.listed[parts] = tuple(int(part) for part, _ in json.loads(parts))
+    return known
+
+
+@dataclass(frozen=True, slots=True)
+class _After:
+    """A look as it is after a save."""
+
+    cut: _Cut
+    own: str
+
+
+def _note_changes(on: sqlite3.Connection, row: _Row, after: _After, work: _Work, broken: Broken) -> int:
     """Put what changed into the history; the number of the node's last entry after it."""
-    before, after = parts
-    if not before and row.seq == 0:
-        at = _micros(look.observed_at)
-        for part in sorted(after):
-            work.firsts.append((row.no, part, at))
-            work.refs[part] = work.refs.get(part, 0) + 1
-        return 1
-    old: dict[str, Any] = {}
-    for part in before - after:
-        old |= _part(on, part, broken).values()
-    last: dict[str, str] | None = None
-    seq = row.seq + 1
-    noted = len(work.changes)
-    for part in sorted(after - before):
-        content = _part(on, part, broken)
-        for path, value in sorted(content.values().items()):
-            if isinstance(value, dict) or _is(old.get(path), value):
-                continue
-            text = _codec.json_of(value)
-            if path not in old or isinstance(old[path], dict):
-                # It was unknown, or not there: a change only when it is another value than the last one known.
-                last = _last_known(on, row.no, broken) if last is None else last
-                if last.get(path) == text:
-                    continue
-            shape, member = _split(path)
-            at = _micros(look.facts[path].observed_at)
-            work.changes.append(
-                (row.no, seq, _shape_id(on, content.source, shape, work), _member_id(on, member, work), at, text)
-            )
+    found = _quick(on, row, after, work, broken)
+    if found is None:
+        old, new = _lasting_before(on, row, work, broken), _lasting_after(on, after, work, broken)
+        found = tuple(_differences(old, new, work))
+    seq, noted = row.seq + 1, len(work.changes)
+    at = {piece.source: _micros(seen) for piece, seen in after.cut} if found else {}
+    # What another source tells now, or this one in another place, has not gone.
+    gone = {path: before for _, path, before, now in found if now == _GONE_TEXT}
+    told = {path for _, path, before, now in found if before is None and now != _GONE_TEXT}
+    when = max(at.values(), default=0)
+    for source, path, before, now in found:
+        if path in (told if now == _GONE_TEXT else ()) or (before is None and gone.get(path) == now):
+            continue
+        shape, member = _split(path)
+        ids = (_shape_id(on, source, shape, work), _member_id(on, member, work))
+        work.changes.append((row.no, seq, *ids, at.get(source, when), now))
     return seq if len(work.changes) > noted else row.seq
 
 
-def _is(one: Any, other: Any) -> bool:
-    return one.__class__ is other.__class__ and one == other  # True == 1 in Python, not in a fact
+_GONE_TEXT = json.dumps({"unknown": GONE}, separators=(",", ":"))
+
+_Shown = dict[tuple[str, str, int], list[tuple[Part, Any]]]
+"""Parts with what the row has of them, by source, kind and mode."""
 
 
-def _last_known(on: sqlite3.Connection, no: int, broken: Broken) -> dict[str, str]:
-    return {fact.path: _codec.json_of(_codec.value_json(fact.value)) for fact in _history(on, no, broken)}
+def _quick(
+    on: sqlite3.Connection, row: _Row, after: _After, work: _Work, broken: Broken
+) -> Sequence[tuple[str, str, str | None, str]] | None:
+    """The differences where each part stands in the place of one of its kind, and the rows are alike; else None."""
+    before = _listed(row.parts, work)
+    if row.own != after.own or len(before) != len(after.cut):
+        return None
+    found: list[tuple[str, str, str | None, str]] = []
+    for number, (piece, _) in zip(before, after.cut, strict=True):
+        if number == piece.number:
+            continue
+        old = _part(on, number, work, broken)
+        if piece.mode not in (SHARED, KEYED) or (old.source, old.kind, old.mode) != (
+            piece.source, piece.kind, piece.mode,
+        ):  # fmt: skip
+            return None
+        pair = _pair((old, piece.own), (_part(on, piece.number, work, broken), piece.own), work)
+        if pair is None:
+            return None
+        found += [(piece.source, path, was, text) for path, was, text in pair]
+    return found
+
+
+def _lasting_before(on: sqlite3.Connection, row: _Row, work: _Work, broken: Broken) -> _Shown:
+    parts = [_part(on, part, work, broken) for part in _listed(row.parts, work)]
+    try:
+        own = iter(rows_of(row.own, sum(part.mode in (KEYED, OWN) for part in parts)))
+    except (ValueError, TypeError) as error:
+        raise broken("the values of a look", error) from error
+    return _shown((part, None if part.mode == SHARED else next(own)) for part in parts if part.mode < PASSING)
+
+
+def _lasting_after(on: sqlite3.Connection, after: _After, work: _Work, broken: Broken) -> _Shown:
+    own = iter(json.loads(f"[{after.own.replace(_LINE, ',')}]"))
+    return _shown(
+        (_part(on, piece.number, work, broken), None if piece.mode == SHARED else next(own))
+        for piece, _ in after.cut
+        if piece.mode < PASSING
+    )
+
+
+_LINE = "\n"
+
+
+def _shown(parts: Iterable[tuple[Part, Any]]) -> _Shown:
+    shown: _Shown = {}
+    for part, own in parts:
+        shown.setdefault((part.source, part.kind, part.mode), []).append((part, own))
+    return shown
+
+
+def _differences(old: _Shown, new: _Shown, work: _Work) -> Iterator[tuple[str, str, str | None, str]]:
+    """(source, path, old value or None, new value) of all that is another value, is known now, or is not known any more."""
+    left: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    for key in dict.fromkeys((*old, *new)):
+        before, now = old.get(key, []), new.get(key, [])
+        if [(part.no, own) for part, own in before] == [(part.no, own) for part, own in now]:
+            continue
+        if len(before) == len(now) == 1 and (pair := _pair(before[0], now[0], work)) is not None:
+            yield from ((key[0], path, was, text) for path, was, text in pair)
+            continue
+        values = left.setdefault(key[0], ({}, {}))
+        for shown, into in ((before, values[0]), (now, values[1])):
+            for part, own in shown:
+                into |= part.values(own)
+    for source, (was, now_) in left.items():
+        yield from ((source, *each) for each in _compared(was, now_))
+
+
+def _pair(before: tuple[Part, Any], now: tuple[Part, Any], work: _Work) -> _Differences | None:
+    """The differences of two parts that many nodes may show one after the other; None when they must be compared in full."""
+    (old, own), (new, own_now) = before, now
+    if old.mode == OWN or (old.mode == KEYED and own != own_now):
+        return None
+    pair = (old.no, new.no)
+    if pair not in work.differing:
+        if old.mode == SHARED:
+            work.differing[pair] = tuple(_compared(old.content, new.content))
+        elif old.content[1] != new.content[1]:
+            return None
+        else:
+            work.differing[pair] = tuple(_compared(_flat(old.content[0]), _flat(new.content[0])))
+    found = work.differing[pair]
+    if old.mode == SHARED:
+        return found
+    keys = own[0]
+    return tuple((f"{old.kind}[{keys[place]}]{rest}", was, text) for (place, rest), was, text in found)
+
+
+def _flat(members: Sequence[Mapping[str, Any]]) -> Mapping[tuple[int, str], Any]:
+    return {(place, rest): value for place, member in enumerate(members) for rest, value in member.items()}
+
+
+def _compared(old: Mapping[Any, Any], new: Mapping[Any, Any]) -> Iterator[tuple[Any, str | None, str]]:
+    for path, value in new.items():
+        was = old.get(path)
+        if was.__class__ is value.__class__ and was == value:  # True == 1 in Python, not in a fact
+            continue
+        before = None if was is None or isinstance(was, dict) else _codec.json_of(was)
+        if before is not None or not isinstance(value, dict):
+            yield path, before, _codec.json_of(value)
+    for path, was in old.items():
+        if path not in new and not isinstance(was, dict):
+            yield path, _codec.json_of(was), _GONE_TEXT
 
 
 def load(on: sqlite3.Connection, broken: Broken) -> tuple[NodeFacts, ...]:
     """The last look of every node, by name; their facts are read when they are asked for."""
-    parts = {part: Part(part, body, broken) for part, body in on.execute("SELECT id, body FROM fact_parts")}
-    rows = on.execute("SELECT node, observed_at, trouble, parts, momentary FROM fact_looks ORDER BY node")
+    parts = {
+        number: Part(number, kind, mode, body, broken)
+        for number, kind, mode, body in on.execute("SELECT id, kind, mode, body FROM look_parts")
+    }
+    listings: dict[str, Listing] = {}
     found = []
-    for node, observed_at, trouble, listed, momentary in rows:
+    rows = on.execute("SELECT node, observed_at, trouble, parts, own, passing FROM looks ORDER BY node")
+    for node, observed_at, trouble, listed, own, passing in rows:
         try:
-            found.append(_made(node, observed_at, trouble, listed, momentary, parts.__getitem__, broken))
+            if listed not in listings:
+                listings[listed] = _listing(listed, parts.__getitem__)
+            observed = _codec.time_of(observed_at)
         except (ValueError, TypeError, KeyError) as error:
             raise broken(f"the facts of {node}", error) from error
+        facts = Facts(listings[listed], own, passing, observed, broken)
+        found.append(NodeFacts(node, observed, facts, None if trouble is None else Unknown(trouble)))
     return tuple(found)
 
 
-def _made(
-    node: str,
-    observed_at: str,
-    trouble: str | None,
-    listed: str,
-    momentary: str,
-    part_of: Callable[[int], Part],
-    broken: Broken,
-) -> NodeFacts:
-    observed = _codec.time_of(observed_at)
-    parts: dict[str, list[tuple[Part, datetime]]] = {}
-    for part, kind, at in json.loads(listed):
-        parts.setdefault(kind, []).append((part_of(part), observed if at is None else _codec.time_of(at)))
-    return NodeFacts(
-        node, observed, Facts(parts, momentary, observed, broken), None if trouble is None else Unknown(trouble)
-    )
+def load_one(on: sqlite3.Connection, node: str, broken: Broken) -> NodeFacts | None:
+    """The last look of one node."""
+    row = _row(on, node)
+    return None if row is None else _node_facts(on, node, row, broken)
+
+
+def _listing(listed: str, part_of: Callable[[int], Part]) -> Listing:
+    return Listing([(part_of(part), at) for part, at in json.loads(listed)])
 
 
 def _node_facts(on: sqlite3.Connection, node: str, row: _Row, broken: Broken) -> NodeFacts:
-    return _made(
-        node, row.observed_at, row.trouble, row.parts, row.momentary, lambda part: _part(on, part, broken), broken
-    )
+    work = _Work()
+    try:
+        listing = _listing(row.parts, lambda part: _part(on, part, work, broken))
+        observed = _codec.time_of(row.observed_at)
+    except (ValueError, TypeError) as error:
+        raise broken(f"the facts of {node}", error) from error
+    facts = Facts(listing, row.own, row.passing, observed, broken)
+    return NodeFacts(node, observed, facts, None if row.trouble is None else Unknown(row.trouble))
 
 
 def _row(on: sqlite3.Connection, node: str) -> _Row | None:
     found = on.execute(
-        "SELECT no, observed_at, trouble, seq, parts, momentary FROM fact_looks WHERE node = ?", (node,)
+        "SELECT no, observed_at, trouble, seq, parts, own, passing FROM looks WHERE node = ?", (node,)
     ).fetchone()
     return None if found is None else _Row(*found)
 
 
-def _part(on: sqlite3.Connection, part: int, broken: Broken) -> Part:
-    found = on.execute("SELECT body FROM fact_parts WHERE id = ?", (part,)).fetchone()
-    if found is None:
-        raise broken(f"part {part} of a look", KeyError(part))
-    return Part(part, found[0], broken)
+def _part(on: sqlite3.Connection, part: int, work: _Work, broken: Broken) -> Part:
+    known = work.read.get(part)
+    if known is None:
+        found = on.execute("SELECT kind, mode, body FROM look_parts WHERE id = ?", (part,)).fetchone()
+        if found is None:
+            raise broken(f"part {part} of a look", KeyError(part))
+        if len(work.read) >= _MOST_PARTS_READ:
+            work.read.clear()
+            work.differing.clear()
+        kind, mode, body = found
+        known = work.read[part] = Part(part, kind, mode, body, broken)
+    return known
 
 
 def history(on: sqlite3.Connection, node: str, broken: Broken) -> tuple[Fact, ...]:
     """See `ports.Store.history`."""
     row = _row(on, node)
-    return () if row is None else _history(on, row.no, broken)
-
-
-def _history(on: sqlite3.Connection, no: int, broken: Broken) -> tuple[Fact, ...]:
-    found: list[Fact] = []
-    for part, at in on.execute("SELECT part, at FROM fact_firsts WHERE node = ?", (no,)).fetchall():
-        content = _part(on, part, broken)
-        found += [content.fact(path, _time(at)) for path in content.values()]
-    found = sorted((fact for fact in found if not isinstance(fact.value, Unknown)), key=lambda fact: fact.path)
+    if row is None:
+        return ()
+    found = _first_look(on, row.no, broken)
     rows = on.execute(
         "SELECT c.seq, s.source, s.shape, m.member, c.at, c.value FROM fact_changes c JOIN fact_shapes s ON s.id = c.shape "
         "LEFT JOIN fact_members m ON m.id = c.member WHERE c.node = ?",
-        (no,),
+        (row.no,),
     )
     changed: list[tuple[int, Fact]] = []
     for seq, source, shape, member, at, text in rows:
@@ -387,6 +449,23 @@ def _history(on: sqlite3.Connection, no: int, broken: Broken) -> tuple[Fact, ...
     return (*found, *(fact for _, fact in changed))
 
 
+def _first_look(on: sqlite3.Connection, no: int, broken: Broken) -> Sequence[Fact]:
+    """What was known at a node's first look, by path."""
+    row = on.execute("SELECT at, parts, own FROM first_looks WHERE node = ?", (no,)).fetchone()
+    if row is None:
+        return ()
+    at, parts, own = row
+    work = _Work()
+    try:
+        listing = _listing(parts, lambda part: _part(on, part, work, broken))
+    except (ValueError, TypeError) as error:
+        raise broken("the first look at a node", error) from error
+    seen = _time(at)
+    facts = Facts(listing, own, "", seen, broken).lasting()
+    known = [Fact(fact.path, fact.value, fact.source, seen) for fact in facts if not isinstance(fact.value, Unknown)]
+    return sorted(known, key=lambda fact: fact.path)
+
+
 def _split(path: str) -> tuple[str, str | None]:
     """A path without the key of its list member, and the key: `gpu[].ecc.mode`, `GPU-1f`."""
     start, end = path.find("["), path.find("]")
@@ -396,8 +475,11 @@ def _split(path: str) -> tuple[str, str | None]:
 def _shape_id(on: sqlite3.Connection, source: str, shape: str, work: _Work) -> int:
     key = (source, shape)
     if key not in work.shapes:
-        on.execute("INSERT OR IGNORE INTO fact_shapes VALUES (NULL, ?, ?)", key)
-        work.shapes[key] = on.execute("SELECT id FROM fact_shapes WHERE source = ? AND shape = ?", key).fetchone()[0]
+        found = on.execute("SELECT id FROM fact_shapes WHERE source = ? AND shape = ?", key).fetchone()
+        if found is None:
+            work.shapes[key] = on.execute("INSERT INTO fact_shapes VALUES (NULL, ?, ?)", key).lastrowid or 0
+        else:
+            work.shapes[key] = found[0]
     return work.shapes[key]
 
 
@@ -405,13 +487,16 @@ def _member_id(on: sqlite3.Connection, member: str | None, work: _Work) -> int:
     if member is None:
         return _NO_MEMBER
     if member not in work.members:
-        on.execute("INSERT OR IGNORE INTO fact_members VALUES (NULL, ?)", (member,))
-        work.members[member] = on.execute("SELECT id FROM fact_members WHERE member = ?", (member,)).fetchone()[0]
+        found = on.execute("SELECT id FROM fact_members WHERE member = ?", (member,)).fetchone()
+        if found is None:
+            work.members[member] = on.execute("INSERT INTO fact_members VALUES (NULL, ?)", (member,)).lastrowid or 0
+        else:
+            work.members[member] = found[0]
     return work.members[member]
 
 
 def add_history(on: sqlite3.Connection, node: str, facts: Sequence[Fact]) -> None:
-    """Put changes that an older form of the store held, oldest first, before all others of a node that has a look."""
+    """Put changes that an older form of the store held, oldest first, in the place of the history of a node's one look."""
     work = _Work()
     row = _row(on, node)
     assert row is not None
@@ -421,10 +506,10 @@ def add_history(on: sqlite3.Connection, node: str, facts: Sequence[Fact]) -> Non
         ids = (_shape_id(on, fact.source, shape, work), _member_id(on, member, work))
         work.changes.append((row.no, seq, *ids, _micros(fact.observed_at), text))
     on.executemany("INSERT INTO fact_changes VALUES (?, ?, ?, ?, ?, ?)", work.changes)
-    for (part,) in on.execute("SELECT part FROM fact_firsts WHERE node = ?", (row.no,)).fetchall():
-        on.execute("UPDATE fact_parts SET refs = refs - 1 WHERE id = ?", (part,))
-    on.execute("DELETE FROM fact_firsts WHERE node = ?", (row.no,))
-    on.execute("UPDATE fact_looks SET seq = ? WHERE no = ?", (len(facts), row.no))
+    for part in _listed(row.parts, work):
+        on.execute("UPDATE look_parts SET refs = refs - 1 WHERE id = ?", (part,))
+    on.execute("DELETE FROM first_looks WHERE node = ?", (row.no,))
+    on.execute("UPDATE looks SET seq = ? WHERE no = ?", (len(facts), row.no))
 
 
 def _micros(at: datetime) -> int:

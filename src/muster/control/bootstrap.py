@@ -159,7 +159,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     found = await inventory(policy, folder)
     path = store_path(policy, store)
     clock = SystemClock()
-    opened = open_store(str(path))
+    opened = open_store(str(path), tell=_note)
     transport = Reach(ssh_transport(policy, folder), LocalTransport(), sudo=policy.ssh.sudo and os.geteuid() != 0)
     specs = fact_specs()
     try:
@@ -256,7 +256,11 @@ def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
 
 
 def _on_fault(run_id: str, error: Exception) -> None:
-    sys.stderr.write(f"{run_id}: {type(error).__name__}: {error}\n")
+    _note(f"{run_id}: {type(error).__name__}: {error}")
+
+
+def _note(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 

@@ -26,6 +26,8 @@ def changes(history: Sequence[Fact]) -> tuple[Change, ...]:
     found: list[Change] = []
     for fact in history:
         before = last.get(fact.path)
+        if before is not None and (before.__class__, before) == (fact.value.__class__, fact.value):
+            continue  # older releases did not write down that a value went away
         is_first = before is None and fact.observed_at == first
         found.append(Change(fact.observed_at, fact.path, fact.source, before, fact.value, is_first))
         last[fact.path] = fact.value

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from muster.model.command import Answered, Collect, Command, Unreachable
-from muster.model.fact import Fact, FactSpec, FactValue, NodeFacts, RawOutput, Unknown
+from muster.model.fact import BySource, FactSpec, FactValue, NodeFacts, RawOutput, Told, Unknown
 from muster.model.node import Node
 from muster.node.collect import parse_frames, render
 from muster.ports import Clock, Ids, Transport
@@ -30,11 +30,9 @@ async def look(
     if not frames:
         return _nothing_came(outcome)
     now = clock.now()
-    facts: dict[str, Fact] = {}
-    for spec in specs:
-        for path, value in _values(spec, frames).items():
-            facts[path] = Fact(path, value, spec.name, now, spec.momentary)
-    return NodeFacts(node.name, now, facts)
+    return NodeFacts(
+        node.name, now, BySource(Told(spec.name, now, _values(spec, frames), spec.momentary) for spec in specs)
+    )
 
 
 def _values(spec: FactSpec, frames: Mapping[str, RawOutput]) -> Mapping[str, FactValue]:

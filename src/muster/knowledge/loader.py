@@ -1,21 +1,96 @@
-"""Opens the knowledge base that comes with this release.
+"""Opens the knowledge base that comes with this release, with what a site added to it, in its compiled form where there is one.
 
-Why it exists: it is the one module of `knowledge` that reads files. It keeps no compiled form: reading all five files
-strictly costs about 0.1 s of CPU, less than a cache would cost in ways to be stale.
+Why it exists: it is the one module of `knowledge` that touches files. The compiled form lies in the user's cache, under a name made of the
+content it was read from, the program's own included; a form that is not ours alone to write, is damaged, or was made of other content is
+not used, and one that cannot be written is done without.
 """
 
+import hashlib
+import importlib
+import os
+import stat
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from muster.knowledge.reading import FILES, read_base
+from muster.knowledge.compiled import restored
 from muster.knowledge.schema import KnowledgeBase
 
 # Not importlib.resources: importing that alone costs most of what reading the files does.
-DATA: Final = Path(__file__).parent / "data"
+_HERE: Final = Path(__file__).parent
+DATA: Final = _HERE / "data"
+
+MOST_FORMS: Final = 4
+"""Compiled forms kept: of this release, of one before, and of two sites' additions to them."""
 
 
 @cache
 def load() -> KnowledgeBase:
     """The packaged base, read once a process. Raises DocumentFaults, which the release's own tests rule out."""
-    return read_base({name: (DATA / name).read_text(encoding="utf-8") for name in FILES})
+    return read_cached(packaged(), cache_folder())
+
+
+def packaged() -> Mapping[str, bytes]:
+    """The files that come with this release, by name."""
+    return {path.name: path.read_bytes() for path in sorted(DATA.glob("*.yaml"))}
+
+
+def cache_folder() -> Path:
+    """Where compiled forms lie: `$XDG_CACHE_HOME/muster`."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(home) / "muster"
+
+
+def read_cached(files: Mapping[str, bytes], folder: Path) -> KnowledgeBase:
+    """The base in these files, by the compiled form in `folder` where there is one, which is made otherwise. Raises DocumentFaults."""
+    key = content_key(files)
+    form = folder / f"knowledge-{key[:32]}.jsonl"
+    text = _read_own(form)
+    base = None if text is None else restored(text, key)
+    if base is not None:
+        return base
+    # Late, because it is needed once and costs every command more to import than the compiled form costs to read (ADR 0007).
+    compiling = importlib.import_module("muster.knowledge.compiling")
+    read: KnowledgeBase
+    read, made = compiling.read_and_compile(files, key)
+    _keep(form, made)
+    return read
+
+
+def content_key(files: Mapping[str, bytes]) -> str:
+    """SHA-256 over the files and over the modules that read them: another program may read the same files otherwise."""
+    digest = hashlib.sha256()
+    modules = {path.name: path.read_bytes() for path in sorted(_HERE.glob("*.py"))}
+    for name, content in (*sorted(files.items()), *modules.items()):
+        digest.update(f"{name}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def _read_own(form: Path) -> str | None:
+    """The text of a form that only this user, or root, can have written; None otherwise."""
+    try:
+        handle = os.open(form, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    with os.fdopen(handle, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(file.fileno())
+        ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        return file.read() if ours and stat.S_ISREG(found.st_mode) else None
+
+
+def _keep(form: Path, text: str) -> None:
+    """Write a form so that nobody sees half of it, and drop the oldest ones. A full or read-only disk only costs time."""
+    draft = form.with_name(f"{form.name}.{os.getpid()}")
+    try:
+        form.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        draft.replace(form)
+        others = sorted(form.parent.glob("knowledge-*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for old in others[MOST_FORMS:]:
+            old.unlink()
+    except OSError:
+        draft.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ nothing.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +19,7 @@ from muster.knowledge.schema import (
     Family,
     KnowledgeBase,
     ModuleRequirement,
+    PackageRole,
     PackageSet,
     Product,
     Provenance,
@@ -205,15 +207,47 @@ def pci_architecture(base: KnowledgeBase, pci_device: str) -> Architecture | Non
 
 
 def package_set(
-    base: KnowledgeBase, distribution: str, architecture: str, branch: str, flavour: Flavour
+    base: KnowledgeBase,
+    distribution: str,
+    architecture: str,
+    branch: str,
+    flavour: Flavour,
+    repository: str = "nvidia-cuda",
 ) -> PackageSet | None:
-    """The packages that carry a branch on a distribution (`debian12`, dpkg architecture `amd64`); None if unknown."""
+    """The packages that carry a branch on a distribution (`debian12`, package architecture `amd64`) in one repository; None if unknown."""
+    fitting = package_sets(base, distribution, architecture, branch, flavour)
+    return next((each for each in fitting if each.repository == repository), None)
+
+
+def package_sets(
+    base: KnowledgeBase, distribution: str, architecture: str, branch: str, flavour: Flavour
+) -> tuple[PackageSet, ...]:
+    """The packages that carry a branch on a distribution, one set for each repository that has them."""
     number = branch_number(branch)
-    for each in base.package_sets:
-        fits = distribution in each.distributions and each.architecture == architecture and each.flavour == flavour
-        if fits and each.first_branch <= number <= each.last_branch:
-            return each
-    return None
+    return tuple(
+        each
+        for each in base.package_sets
+        if distribution in each.distributions
+        and each.architecture == architecture
+        and each.flavour == flavour
+        and each.first_branch <= number <= each.last_branch
+    )
+
+
+def installed_set(
+    base: KnowledgeBase, distribution: str, architecture: str, branch: str, flavour: Flavour, names: Collection[str]
+) -> PackageSet | None:
+    """The set of a branch whose packages a node has installed, by their names: it tells from which repository the driver came.
+
+    The set with most of its names installed, its module's package among them; None where no set fits.
+    """
+    number, best = branch_number(branch), None
+    most = 0
+    for each in package_sets(base, distribution, architecture, branch, flavour):
+        own = [member for member in each.members if member.name_for(number) in names]
+        if len(own) > most and any(member.role is PackageRole.MODULE for member in own):
+            most, best = len(own), each
+    return best
 
 
 def _family(base: KnowledgeBase, name: str) -> tuple[Architecture, Family] | None:

@@ -10,15 +10,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from muster.documents import Document, Fields, Node, Reader, Sequence, compose, plain
+from muster.knowledge.catalog import KINDS
+from muster.knowledge.forms import PROVENANCE, Taking, day
 from muster.knowledge.schema import (
     Architecture,
     BranchKind,
     Channel,
     Confidence,
+    Confidential,
+    ConfidentialMode,
     CudaToolkit,
+    Designation,
     DriverBranch,
     DriverRelease,
     Family,
@@ -31,32 +36,28 @@ from muster.knowledge.schema import (
     PackageRole,
     PackageSet,
     Product,
+    ProductMinimum,
     Provenance,
 )
+from muster.knowledge.shelves import parts_of, read_shelves, together
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-FILES: Final = (
-    "cuda_toolkits.yaml",
-    "driver_branches.yaml",
-    "driver_releases.yaml",
-    "gpu_architectures.yaml",
-    "package_sets.yaml",
-)
-
-# The collector's words, by CONVENTIONS ("Knowledge confidence"); every other word is free text and counts as memory.
-_CONFIDENCE: Final = {
-    **{confidence.value: confidence for confidence in Confidence},
-    "toolkit table": Confidence.STATED,
-    "third_party": Confidence.THIRD_PARTY,
-    "secondary": Confidence.THIRD_PARTY,
-    "inferred": Confidence.DERIVED,
-    "partly tested": Confidence.DERIVED,
+CORE: Final[Mapping[str, tuple[str, ...]]] = {
+    "cuda_toolkits.yaml": ("toolkits", "legacy_toolkits"),
+    "driver_branches.yaml": ("branches",),
+    "driver_releases.yaml": ("linux_releases",),
+    "gpu_architectures.yaml": ("architectures", "open_module_required_from"),
+    "package_sets.yaml": ("package_sets",),
 }
-_PROVENANCE: Final = ("source", "as_of", "confidence", "via", "notes")
+"""The lists that are read here and not by their kind alone, because their records are put together from several keys."""
+
+FILES: Final = tuple(sorted({*CORE, *(kind.file for kind in KINDS)}))
+
+_CONFIDENCES: Final = {each.value: each for each in Confidence}
 _NO_DRIVER: Final = DriverVersion("0.0")
 _NO_CUDA: Final = CudaVersion("0.0")
 _FLAVOURS: Final = {"open": "open", "proprietary": "proprietary"}
@@ -65,29 +66,18 @@ _DAY = re.compile(r"20[0-9]{2}-[01][0-9]-[0-3][0-9]", re.ASCII)
 _MONTH = re.compile(r"20[0-9]{2}-[01][0-9]", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}", re.ASCII)
 _CAPABILITY = re.compile(r"[1-9][0-9]?\.[0-9]", re.ASCII)
-_PACKAGE = re.compile(r"[a-z0-9][a-z0-9.+-]*(?:\{branch\}[a-z0-9.+-]*)?", re.ASCII)
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*(?:\{branch\}[a-z0-9.+-]*)?", re.ASCII)
 _REVISION = re.compile(r"-[0-9][A-Za-z0-9.+~]*", re.ASCII)
-
-
-def confidence_of(word: str | None) -> tuple[Confidence, str | None]:
-    """The closed confidence for the collector's word, and that word where it says more; no word means stated."""
-    if word is None:
-        return Confidence.STATED, None
-    if word.startswith("single"):
-        return Confidence.THIRD_PARTY, word
-    found = _CONFIDENCE.get(word, Confidence.MEMORY)
-    return found, None if word == found.value else word
 
 
 class Records:
     """The reader of one file: its day, and its lists of records."""
 
-    def __init__(self, document: Document, lists: tuple[str, ...], carried: tuple[str, ...]) -> None:
+    def __init__(self, document: Document, lists: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
         self.reader = Reader(document)
-        self.top = self.reader.fields(
-            document.root, document.name, ("as_of", *lists, *carried), required=("as_of", *lists)
-        )
-        self.as_of = self.top.value("as_of", _day, "")
+        known = ("as_of", *lists, *others, *parts_of(document.name))
+        self.top = self.reader.fields(document.root, document.name, known, required=("as_of", *lists))
+        self._taking = Taking(self.reader, self.top.value("as_of", day, ""))
 
     def each(self, key: str, known: tuple[str, ...], required: tuple[str, ...]) -> Iterator[Fields]:
         """The checked records of one list; each may also carry the keys of provenance and must have a source."""
@@ -100,17 +90,11 @@ class Records:
         """Like `each`, for a list inside a record; `source` empty where the outer record's provenance holds."""
         for item in () if node is None else self.reader.items(node, what):
             needed = (*required, source) if source else required
-            yield self.reader.fields(item, f"{what} record", (*known, *_PROVENANCE), needed)
+            yield self.reader.fields(item, f"{what} record", (*known, *PROVENANCE), needed)
 
     def provenance(self, fields: Fields, outer: Provenance | None = None) -> Provenance:
         """Where a record comes from; what it does not say itself, it has from `outer`, and the day from the file."""
-        if outer is not None and not any(key in fields for key in ("source", "confidence", "as_of")):
-            return outer
-        word = None if fields.is_null("confidence") else fields.text("confidence")
-        confidence, note = confidence_of(word)
-        sources = fields.texts("source") or (() if outer is None else outer.sources)
-        day = fields.value("as_of", _day, self.as_of)
-        return Provenance(sources, day, confidence, note, None if "via" not in fields else fields.text("via"))
+        return self._taking.provenance(fields, outer)
 
 
 def optional(fields: Fields, key: str, convert: Callable[[str], T]) -> T | None:
@@ -163,6 +147,7 @@ def read_base(texts: Mapping[str, str]) -> KnowledgeBase:
         architectures=_by(architectures, lambda architecture: architecture.name),
         open_only_from=open_only_from,
         package_sets=read_package_sets(documents["package_sets.yaml"]),
+        more=together(read_shelves(document, CORE.get(name, ())) for name, document in documents.items()),
     )
 
 
@@ -179,7 +164,7 @@ def _by(records: Iterable[T], key: Callable[[T], K]) -> Mapping[K, T]:
 
 def read_branches(document: Document) -> tuple[DriverBranch, ...]:
     """The driver branches, oldest first; raises DocumentFaults."""
-    records = Records(document, ("branches",), ("lifecycle", "feeds", "component_rules"))
+    records = Records(document, ("branches",))
     known = ("branch", "designation", "first_build", "first_build_date", "first_datacenter_release",
              "first_datacenter_release_date", "latest_datacenter_release", "latest_datacenter_release_date",
              "end_of_life", "max_cuda_major_without_forward_compat", "native_cuda", "architectures_dropped",
@@ -189,16 +174,21 @@ def read_branches(document: Document) -> tuple[DriverBranch, ...]:
         DriverBranch(
             name=fields.value("branch", _branch, "R000"),
             number=fields.value("branch", branch_number, 0),
-            kind=_kind(records, fields),
+            kind=_kind(_designations(records, fields)),
             first_datacenter_release=optional(fields, "first_datacenter_release", DriverVersion.parse),
             latest_datacenter_release=optional(fields, "latest_datacenter_release", DriverVersion.parse),
             end_of_life=optional(fields, "end_of_life", _month),
             max_cuda_major_without_forward_compat=fields.value("max_cuda_major_without_forward_compat", _whole, 0),
             native_cuda=fields.value("native_cuda", CudaVersion.parse, _NO_CUDA),
-            native_cuda_confidence=confidence_of(_word(fields, "native_cuda_confidence"))[0],
+            native_cuda_confidence=fields.choice("native_cuda_confidence", _CONFIDENCES, Confidence.STATED),
             architectures_dropped=fields.texts("architectures_dropped"),
             last_branch_for=fields.texts("last_branch_for"),
             provenance=records.provenance(fields),
+            designations=_designations(records, fields),
+            first_build=optional(fields, "first_build", DriverVersion.parse),
+            first_build_date=optional(fields, "first_build_date", _day),
+            first_datacenter_release_date=optional(fields, "first_datacenter_release_date", _day),
+            latest_datacenter_release_date=optional(fields, "latest_datacenter_release_date", _day),
         )
         for fields in records.each("branches", known, required)
     ]
@@ -206,24 +196,36 @@ def read_branches(document: Document) -> tuple[DriverBranch, ...]:
     return tuple(sorted(found, key=lambda branch: branch.number))
 
 
-def _word(fields: Fields, key: str) -> str | None:
+def text_or_none(fields: Fields, key: str) -> str | None:
+    """The text under `key`, None where it is absent or null."""
     return None if fields.is_null(key) else fields.text(key)
 
 
-def _kind(records: Records, fields: Fields) -> BranchKind:
-    """Today's designation: the one without an end."""
+def _designations(records: Records, fields: Fields) -> tuple[Designation, ...]:
     kinds = {kind.value: kind for kind in BranchKind}
-    found = BranchKind.DEVELOPER
-    for each in records.each_of(fields.node_of("designation"), "designation", ("name", "until"), ("name",), source=""):
-        kind = each.choice("name", kinds, BranchKind.DEVELOPER)
-        found = found if "until" in each else kind
-    return found
+    outer = records.provenance(fields)
+    return tuple(
+        Designation(
+            each.choice("name", kinds, BranchKind.DEVELOPER),
+            optional(each, "until", _month),
+            records.provenance(each, outer),
+        )
+        for each in records.each_of(
+            fields.node_of("designation"), "designation", ("name", "until"), ("name",), source=""
+        )
+    )
+
+
+def _kind(designations: Iterable[Designation]) -> BranchKind:
+    """Today's designation: the one without an end."""
+    today = [each.name for each in designations if each.until is None]
+    return today[-1] if today else BranchKind.DEVELOPER
 
 
 def read_releases(document: Document) -> tuple[DriverRelease, ...]:
     """The Linux driver builds, lowest version first; raises DocumentFaults."""
-    records = Records(document, ("linux_releases",), ("data_snapshot", "windows_releases"))
-    known = ("version", "branch", "os", "channel", "release_date", "release_notes", "arches", "windows_version")
+    records = Records(document, ("linux_releases",))
+    known = ("version", "branch", "channel", "release_date", "release_notes", "arches", "windows_version")
     channels = {channel.value: channel for channel in Channel}
     found = [
         DriverRelease(
@@ -232,8 +234,9 @@ def read_releases(document: Document) -> tuple[DriverRelease, ...]:
             channel=fields.choice("channel", channels, Channel.UNIX),
             released=optional(fields, "release_date", _day),
             architectures=fields.texts("arches") if "arches" in fields else None,
-            release_notes=None if fields.is_null("release_notes") else fields.text("release_notes"),
+            release_notes=text_or_none(fields, "release_notes"),
             provenance=records.provenance(fields),
+            windows_version=text_or_none(fields, "windows_version"),
         )
         for fields in records.each("linux_releases", known, ("version", "branch", "channel"))
     ]
@@ -243,8 +246,7 @@ def read_releases(document: Document) -> tuple[DriverRelease, ...]:
 
 def read_toolkits(document: Document) -> tuple[CudaToolkit, ...]:
     """The CUDA toolkits, lowest version first; raises DocumentFaults."""
-    carried = ("minor_version_compat", "compiler_support", "dropped_architectures", "cc_confidence")
-    records = Records(document, ("toolkits", "legacy_toolkits"), carried)
+    records = Records(document, ("toolkits",), ("legacy_toolkits",))
     known = ("version", "label", "release_month", "release_date", "driver_branch", "bundled_driver_linux_x86_64",
              "bundled_driver_windows", "driver_bundled", "min_driver_minor_version_compat", "cudart",
              "compute_capabilities")  # fmt: skip
@@ -256,13 +258,6 @@ def read_toolkits(document: Document) -> tuple[CudaToolkit, ...]:
 
 
 def _toolkit(records: Records, fields: Fields) -> CudaToolkit:
-    minimum = None
-    floor = fields.node_of("min_driver_minor_version_compat")
-    if floor is not None:
-        what = "toolkits record: min_driver_minor_version_compat"
-        minimum = optional(
-            records.reader.fields(floor, what, ("branch", "linux", "windows")), "linux", DriverVersion.parse
-        )
     capability = matched(_CAPABILITY, "compute capability")
     return CudaToolkit(
         version=fields.value("version", CudaVersion.parse, _NO_CUDA),
@@ -270,10 +265,13 @@ def _toolkit(records: Records, fields: Fields) -> CudaToolkit:
         month=optional(fields, "release_month", _month),
         branch=optional(fields, "driver_branch", _branch),
         bundled_driver=optional(fields, "bundled_driver_linux_x86_64", DriverVersion.parse),
-        minimum_driver=minimum,
-        cudart=None if fields.is_null("cudart") else fields.text("cudart"),
+        cudart=text_or_none(fields, "cudart"),
         compute_capabilities=_each_text(records, fields, "compute_capabilities", capability),
         provenance=records.provenance(fields),
+        released=optional(fields, "release_date", _day),
+        bundled_driver_windows=text_or_none(fields, "bundled_driver_windows"),
+        **_bundling(records, fields),
+        **_floor(records, fields),
     )
 
 
@@ -281,7 +279,34 @@ def _legacy_toolkit(records: Records, fields: Fields) -> CudaToolkit:
     """Before CUDA 11 there is no minor-version compatibility: the floor is the driver the toolkit came with."""
     driver = optional(fields, "bundled_driver_linux_x86_64", DriverVersion.parse)
     version = fields.value("version", CudaVersion.parse, _NO_CUDA)
-    return CudaToolkit(version, str(version), None, None, driver, driver, None, (), records.provenance(fields))
+    windows = text_or_none(fields, "bundled_driver_windows")
+    provenance = records.provenance(fields)
+    return CudaToolkit(
+        version, str(version), None, None, driver, driver, None, (), provenance, bundled_driver_windows=windows
+    )
+
+
+def _floor(records: Records, fields: Fields) -> dict[str, Any]:
+    """The oldest driver for programs of the toolkit's major."""
+    floor = fields.node_of("min_driver_minor_version_compat")
+    what = "toolkits record: min_driver_minor_version_compat"
+    if floor is None:
+        return {"minimum_driver": None}
+    own = records.reader.fields(floor, what, ("branch", "linux", "windows"))
+    return {
+        "minimum_driver": optional(own, "linux", DriverVersion.parse),
+        "minimum_branch": text_or_none(own, "branch"),
+        "minimum_driver_windows": text_or_none(own, "windows"),
+    }
+
+
+def _bundling(records: Records, fields: Fields) -> dict[str, Any]:
+    """Whether the toolkit's installer brings a driver, in the collector's words."""
+    node = fields.node_of("driver_bundled")
+    if node is None:
+        return {}
+    own = records.reader.fields(node, "toolkits record: driver_bundled", ("linux", "windows"))
+    return {"driver_bundled": text_or_none(own, "linux"), "driver_bundled_windows": text_or_none(own, "windows")}
 
 
 def _each_text(records: Records, fields: Fields, key: str, convert: Callable[[str], str]) -> tuple[str, ...]:
@@ -293,8 +318,7 @@ def _each_text(records: Records, fields: Fields, key: str, convert: Callable[[st
 
 def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tuple[str, Provenance]]:
     """The architectures, oldest first as in the file, and from which branch on only open modules exist."""
-    carried = ("open_module_rule", "confidential_computing_rules", "mig", "nvswitch_devices")
-    records = Records(document, ("architectures", "open_module_required_from"), carried)
+    records = Records(document, ("architectures",), ("open_module_required_from",))
     known = ("architecture", "chips", "compute_capabilities", "first_cuda_toolkit", "last_cuda_toolkit",
              "first_driver_branch", "first_driver_branch_confidence", "first_driver_branch_text", "last_driver_branch",
              "open_kernel_modules", "memory_error_handling", "fabric_manager", "confidential_computing",
@@ -304,9 +328,7 @@ def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tu
     rule = records.top.node_of("open_module_required_from")
     open_only = ("R000", Provenance((), "", Confidence.MEMORY))
     if rule is not None:
-        fields = records.reader.fields(
-            rule, "open_module_required_from", ("branch", *_PROVENANCE), ("branch", "source")
-        )
+        fields = records.reader.fields(rule, "open_module_required_from", ("branch", *PROVENANCE), ("branch", "source"))
         open_only = (fields.value("branch", _branch, "R000"), records.provenance(fields))
     records.reader.finish()
     return found, open_only
@@ -315,18 +337,61 @@ def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tu
 def _architecture(records: Records, fields: Fields) -> Architecture:
     provenance = records.provenance(fields)
     capability = matched(_CAPABILITY, "compute capability")
-    word = _word(fields, "first_driver_branch_confidence")
     return Architecture(
         name=fields.text("architecture"),
         compute_capabilities=_each_text(records, fields, "compute_capabilities", capability),
         first_branch=optional(fields, "first_driver_branch", _branch),
-        first_branch_confidence=provenance.confidence if word is None else confidence_of(word)[0],
+        first_branch_confidence=fields.choice("first_driver_branch_confidence", _CONFIDENCES, provenance.confidence),
         last_branch=fields.value("last_driver_branch", _last_branch, None),
         open_modules=_open_modules(records, fields, provenance),
         families=tuple(_families(records, fields, provenance)),
         products=tuple(_products(records, fields)),
         provenance=provenance,
+        chips=fields.texts("chips"),
+        first_toolkit=text_or_none(fields, "first_cuda_toolkit"),
+        last_toolkit=text_or_none(fields, "last_cuda_toolkit"),
+        first_branch_text=text_or_none(fields, "first_driver_branch_text"),
+        memory_error_handling=text_or_none(fields, "memory_error_handling"),
+        fabric_manager=text_or_none(fields, "fabric_manager"),
+        confidential=_confidential(records, fields, provenance),
+        minimum_drivers=tuple(
+            ProductMinimum(
+                each.text("product"), each.text("driver"), text_or_none(each, "context"), records.provenance(each)
+            )
+            for each in records.each_of(
+                fields.node_of("minimum_driver_by_product"),
+                "minimum_driver_by_product",
+                ("product", "driver", "context"),
+                ("product", "driver"),
+            )
+        ),
     )
+
+
+def _confidential(records: Records, fields: Fields, outer: Provenance) -> Confidential | None:
+    node = fields.node_of("confidential_computing")
+    if node is None:
+        return None
+    known = ("supported", "multi_gpu", "multi_gpu_mode", "minimum_driver", "driver_by_mode", *PROVENANCE)
+    own = records.reader.fields(node, "confidential_computing", known, ("supported",))
+    provenance = records.provenance(own, outer)
+    modes = tuple(
+        ConfidentialMode(
+            each.text("mode"),
+            text_or_none(each, "first_release_driver"),
+            text_or_none(each, "early_access_driver"),
+            records.provenance(each, provenance),
+        )
+        for each in records.each_of(
+            own.node_of("driver_by_mode"),
+            "driver_by_mode",
+            ("mode", "first_release_driver", "early_access_driver"),
+            ("mode",),
+            source="",
+        )
+    )
+    several = text_or_none(own, "multi_gpu_mode") or text_or_none(own, "multi_gpu")
+    return Confidential(own.texts("supported"), several, text_or_none(own, "minimum_driver"), modes, provenance)
 
 
 def _last_branch(text: str) -> str | None:
@@ -338,7 +403,7 @@ def _open_modules(records: Records, fields: Fields, outer: Provenance) -> OpenMo
     node = fields.node_of("open_kernel_modules")
     if node is None:
         return OpenModules(ModuleRequirement.UNSUPPORTED, None, None, (), outer)
-    known = ("requirement", "from_branch", "required_from_branch", "exceptions", *_PROVENANCE)
+    known = ("requirement", "from_branch", "required_from_branch", "exceptions", *PROVENANCE)
     rule = records.reader.fields(node, "open_kernel_modules", known, ("requirement",))
     provenance = records.provenance(rule, outer)
     exceptions = records.each_of(
@@ -374,16 +439,18 @@ def _products(records: Records, fields: Fields) -> Iterator[Product]:
             name=each.text("name"),
             pci_device=each.value("pci_device", matched(_PCI, "PCI id"), ""),
             mig=None if each.is_null("mig") else each.choice("mig", {"true": True, "false": False}, default=False),
-            nvswitch=None if each.is_null("nvswitch") else each.text("nvswitch"),
+            nvswitch=text_or_none(each, "nvswitch"),
             provenance=records.provenance(each),
+            pci_subsystems=_each_text(records, each, "pci_subsystems", matched(_PCI, "PCI id")),
+            first_listed_open_module=text_or_none(each, "first_listed_open_module"),
         )
 
 
 def read_package_sets(document: Document) -> tuple[PackageSet, ...]:
     """The package sets in the order of the file; raises DocumentFaults."""
-    records = Records(document, ("package_sets",), ())
-    known = ("id", "repository", "distributions", "architecture", "first_branch", "last_branch", "flavour", "revision",
-             "members")  # fmt: skip
+    records = Records(document, ("package_sets",))
+    required = ("id", "repository", "distributions", "architecture", "first_branch", "last_branch", "flavour",
+                "revision", "members")  # fmt: skip
     found = tuple(
         PackageSet(
             id=fields.text("id"),
@@ -395,8 +462,9 @@ def read_package_sets(document: Document) -> tuple[PackageSet, ...]:
             flavour=fields.choice("flavour", _FLAVOURS, "open"),
             members=tuple(_members(records, fields)),
             provenance=records.provenance(fields),
+            stream=fields.text("stream") or None,
         )
-        for fields in records.each("package_sets", known, known)
+        for fields in records.each("package_sets", (*required, "stream"), required)
     )
     records.reader.finish()
     return found

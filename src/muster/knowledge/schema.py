@@ -5,12 +5,16 @@ date and confidence must not exist. It reads nothing (`reading` makes the values
 no question (`query` does).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+
+R = TypeVar("R")
 
 
 class Confidence(StrEnum):
@@ -33,7 +37,7 @@ class Provenance:
     """Where a record comes from. `as_of` is the day (YYYY-MM-DD) on which it was read.
 
     `confidence_note` keeps the word the collector used where it is not the same; `via` says where a source was read if
-    not at its own place.
+    not at its own place; `notes` is what the collector remarked.
     """
 
     sources: tuple[str, ...]
@@ -41,6 +45,12 @@ class Provenance:
     confidence: Confidence
     confidence_note: str | None = None
     via: str | None = None
+    notes: str | None = None
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether what rests on this record alone may admit or refuse; else it may warn, and a person decides (ADR 0005)."""
+        return self.confidence not in (Confidence.MEMORY, Confidence.CONFLICTING)
 
 
 class Channel(StrEnum):
@@ -77,6 +87,16 @@ class DriverRelease:
     architectures: tuple[str, ...] | None
     release_notes: str | None
     provenance: Provenance
+    windows_version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Designation:
+    """What a branch was called, and until which month (YYYY-MM); None for what it is called today."""
+
+    name: BranchKind
+    until: str | None
+    provenance: Provenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +120,11 @@ class DriverBranch:
     architectures_dropped: tuple[str, ...]
     last_branch_for: tuple[str, ...]
     provenance: Provenance
+    designations: tuple[Designation, ...] = ()
+    first_build: DriverVersion | None = None
+    first_build_date: str | None = None
+    first_datacenter_release_date: str | None = None
+    latest_datacenter_release_date: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +145,12 @@ class CudaToolkit:
     cudart: str | None
     compute_capabilities: tuple[str, ...]
     provenance: Provenance
+    released: str | None = None
+    minimum_branch: str | None = None
+    driver_bundled: str | None = None
+    bundled_driver_windows: str | None = None
+    driver_bundled_windows: str | None = None
+    minimum_driver_windows: str | None = None
 
 
 class ModuleRequirement(StrEnum):
@@ -159,6 +190,8 @@ class Product:
     mig: bool | None
     nvswitch: str | None
     provenance: Provenance
+    pci_subsystems: tuple[str, ...] = ()
+    first_listed_open_module: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +199,37 @@ class Family:
     """A short name people and policies use for products, such as `H100`; it is part of each product's full name."""
 
     name: str
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class ProductMinimum:
+    """The oldest driver or branch somebody names for a product, in which context (an operator's container, say)."""
+
+    product: str
+    driver: str
+    context: str | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidentialMode:
+    """A mode of confidential computing and the drivers NVIDIA paired with it; a higher number is not by itself supported."""
+
+    mode: str
+    first_release_driver: str | None
+    early_access_driver: str | None
+    provenance: Provenance
+
+
+@dataclass(frozen=True, slots=True)
+class Confidential:
+    """Confidential computing on an architecture. Nothing may be decided from it (limit `confidential-computing`)."""
+
+    supported: tuple[str, ...]
+    multi_gpu: str | None
+    minimum_driver: str | None
+    modes: tuple[ConfidentialMode, ...]
     provenance: Provenance
 
 
@@ -185,6 +249,14 @@ class Architecture:
     families: tuple[Family, ...]
     products: tuple[Product, ...]
     provenance: Provenance
+    chips: tuple[str, ...] = ()
+    first_toolkit: str | None = None
+    last_toolkit: str | None = None
+    first_branch_text: str | None = None
+    memory_error_handling: str | None = None
+    fabric_manager: str | None = None
+    confidential: Confidential | None = None
+    minimum_drivers: tuple[ProductMinimum, ...] = ()
 
 
 class PackageRole(StrEnum):
@@ -233,7 +305,8 @@ class PackageMember:
 class PackageSet:
     """The packages that carry a driver of branches `first_branch`..`last_branch` (numbers, both included).
 
-    `distributions` are as in NVIDIA's repository paths (`debian12`); `architecture` is dpkg's (`amd64`).
+    `repository` is `nvidia-cuda`, `ubuntu`, `debian` or `amazon`; `distributions` are as in NVIDIA's repository paths
+    (`debian12`); `architecture` is the package manager's (`amd64`, `x86_64`).
     """
 
     id: str
@@ -245,6 +318,15 @@ class PackageSet:
     flavour: str
     members: tuple[PackageMember, ...]
     provenance: Provenance
+    stream: str | None = None
+
+    def stream_for(self, branch_number: int) -> str | None:
+        """The dnf module stream that carries a branch; None where the repository has no streams."""
+        return None if self.stream is None else self.stream.replace("{branch}", str(branch_number))
+
+
+Shelf = Callable[[type[Any]], Mapping[str, Any]]
+"""Gives the records of one class, by key, when it is handed that class: so that a command imports and makes only what it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +334,8 @@ class KnowledgeBase:
     """All records of one revision. Mappings are in ascending order of their keys' versions.
 
     `revision` is the SHA-256 over the canonical content of the files: solutions, plans and reports cite it.
-    `open_only_from` is the statement that newer branches have no proprietary modules at all.
+    `open_only_from` is the statement that newer branches have no proprietary modules at all. `more` holds the records of
+    all other classes (`catalog` names them) by the name of the class; ask for them with `of`.
     """
 
     revision: str
@@ -261,4 +344,10 @@ class KnowledgeBase:
     toolkits: Mapping[CudaVersion, CudaToolkit]
     architectures: Mapping[str, Architecture]
     open_only_from: tuple[str, Provenance]
-    package_sets: tuple[PackageSet, ...]
+    package_sets: Sequence[PackageSet]
+    more: Mapping[str, Shelf] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, record: type[R]) -> Mapping[str, R]:
+        """All records of a class of `more`, by their keys, in the order of their file; empty where there are none."""
+        shelf = self.more.get(record.__name__)
+        return MappingProxyType({}) if shelf is None else shelf(record)

@@ -4,8 +4,8 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeAlias
 
@@ -16,6 +16,9 @@ class Unknown:
 
     why: str
 
+
+GONE = "not reported any more"
+"""Why a value is Unknown in a node's history that its source told before, and does not tell now."""
 
 FactValue: TypeAlias = str | int | bool | tuple[str, ...] | Unknown
 """Texts, whole numbers, yes/no, lists of texts; versions are texts. No floats: facts are hashed."""
@@ -80,10 +83,84 @@ class ByKind(Mapping[str, Fact]):
     def __bool__(self) -> bool:
         """Whether there is any fact."""
 
+    @property
+    def alike(self) -> Hashable:
+        """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
+        return None
+
+    def is_own(self, path: str) -> bool:
+        """Whether what stands at `path`, or that nothing does, may differ between nodes whose `alike` is equal."""
+        return True
+
+    def is_own_list(self, kind: str) -> bool:
+        """Whether the paths of a kind may differ between nodes whose `alike` is equal."""
+        return True
+
+    def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
+        """Key -> value of `kind[<key>]rest`, for the members that have one."""
+        found: dict[str, FactValue] = {}
+        for path in self.paths_of(kind):
+            key, end, after = path[len(kind) + 1 :].partition("]")
+            if end and after == rest:
+                found[key] = self[path].value
+        return found
+
 
 def kind_of(path: str) -> str:
     """The kind of a path; empty when it is no list member's."""
     return path.partition("[")[0] if "[" in path else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one source told in one look: path -> value. The look holds for all of them: when, and whether the values are momentary."""
+
+    source: str
+    observed_at: datetime
+    values: Mapping[str, FactValue]
+    momentary: bool = False
+
+
+class BySource(ByKind):
+    """The facts of a look as its sources told them; a fact is made when it is asked for. Of a path that several told the last one counts."""
+
+    __slots__ = ("told",)
+
+    def __init__(self, told: Iterable[Told]) -> None:
+        kept: list[Told] = []
+        met: set[str] = set()
+        for each in reversed(tuple(told)):
+            values = each.values
+            if not met.isdisjoint(values):
+                values = {path: value for path, value in values.items() if path not in met}
+            met.update(values)
+            kept.append(each if values is each.values else replace(each, values=values))
+        self.told = tuple(reversed(kept))
+
+    def __getitem__(self, path: str) -> Fact:
+        for each in self.told:
+            if path in each.values:
+                return Fact(path, each.values[path], each.source, each.observed_at, each.momentary)
+        raise KeyError(path)
+
+    def __contains__(self, path: object) -> bool:
+        return any(path in each.values for each in self.told)
+
+    def __iter__(self) -> Iterator[str]:
+        for each in self.told:
+            yield from each.values
+
+    def __len__(self) -> int:
+        return sum(len(each.values) for each in self.told)
+
+    def __bool__(self) -> bool:
+        return any(each.values for each in self.told)
+
+    def paths_of(self, kind: str) -> tuple[str, ...]:
+        return tuple(path for path in self if kind_of(path) == kind)
+
+    def token(self, kind: str) -> Hashable:
+        return frozenset((path, (fact := self[path]).value.__class__, fact.value) for path in self.paths_of(kind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +190,13 @@ class NodeFacts:
     def members(self, kind: str) -> tuple[str, ...]:
         """The keys of `kind[<key>]...` paths, sorted. `*` is no key: it stands for a list that could not be read (see `unread`)."""
         return tuple(key for key in self._keys_of(kind) if key != "*")
+
+    def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
+        """Key -> value of `kind[<key>]rest` (as `.serial`), for the members that have one; many times cheaper than one by one."""
+        if isinstance(self.facts, ByKind):
+            return self.facts.column(kind, rest)
+        paths = {key: f"{kind}[{key}]{rest}" for key in self._keys_of(kind)}
+        return {key: self.facts[path].value for key, path in paths.items() if path in self.facts}
 
     def unread(self, kind: str) -> str | None:
         """Why the list `kind[...]` could not be read; None when it was read, be it empty."""

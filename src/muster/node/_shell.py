@@ -121,8 +121,12 @@ load_counter() {
 
 
 def script(body: str) -> str:
-    """The whole text for `sh -s`: `body` in one function, called at the very end with standard input closed off."""
-    return f"muster_main() {{\n{_GROUND}{body}\n}}\nmuster_main </dev/null\n"
+    """The whole text for `sh -s`: `body` in one function, called at the very end with standard input closed off.
+
+    Closed off for good, and not only for the call: a shell keeps what it will need again open, and hands it to what it starts in the
+    background; sshd would then wait for the other end of it as long as that runs.
+    """
+    return f'muster_main() {{\n{_GROUND}{body}\n}}\n{{ exec </dev/null; muster_main "$@"; exit; }}\n'
 
 
 def answering(kind: str, body: str) -> str:

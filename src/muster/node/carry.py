@@ -25,7 +25,7 @@ class Carried:
 
 def render_carried(rows: Iterable[Row], nonce: str) -> str:
     """The text to run as `sh look.sh >NODE.out` on a node. Raises ValueError as `render` does."""
-    text = render(rows, nonce)
+    text = render(rows, nonce, pack=False)
     return f"printf 'muster-look/1 %s %s %s\\n' '{nonce}' \"$(date +%s)\" \"$(uname -n)\"\n{text}"
 
 

@@ -16,12 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import sqlalchemy as sa
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.pool import NullPool
-
 import muster
-from muster.backends import _codec, _looks
+from muster.backends import _codec, _forms, _looks
+from muster.backends import _statements as sql
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
 from muster.model.errors import ClaimLost, StoreBroken, StoreTooNew, UnknownName
@@ -31,7 +28,7 @@ from muster.model.plan import Plan, plan_body
 from muster.model.run import Rollout, RolloutState, Run
 from muster.ports import Store
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """The form of the tables below. Whoever changes it adds the way from the version before to `_MIGRATIONS`."""
 
 BUSY_S = 10.0
@@ -43,97 +40,18 @@ _WAL_TRIES, _WAL_PAUSE_S = 100, 0.05
 
 _T = TypeVar("_T")
 
-_TABLES = sa.MetaData()
-
-
-def _key(name: str) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, primary_key=True)
-
-
-def _serial() -> sa.Column[int]:
-    # The order in which rows came; a rowid table keeps it for free.
-    return sa.Column("serial", sa.Integer, primary_key=True)
-
-
-def _text(name: str, *more: Any, **options: Any) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, *more, nullable=False, **options)
-
-
-def _whole(name: str) -> sa.Column[int]:
-    return sa.Column(name, sa.Integer, nullable=False)
-
-
-def _flag(name: str) -> sa.Column[bool]:
-    return sa.Column(name, sa.Boolean, nullable=False)
-
-
-_META = sa.Table("meta", _TABLES, _key("key"), _text("value"))
-_NODES = sa.Table(
-    "nodes", _TABLES, _key("name"), _text("address"), sa.Column("port", sa.Integer), sa.Column("user", sa.Text), _text("labels"),
-    _text("source"),
-)  # fmt: skip
-_PLANS = sa.Table("plans", _TABLES, _serial(), _text("plan_id", unique=True), _text("body"))
-_APPROVALS = sa.Table(
-    "approvals", _TABLES, _serial(), _text("plan_id", sa.ForeignKey("plans.plan_id")), _text("by"), _text("at"), _text("note"),
-    sa.UniqueConstraint("plan_id", "by"),
-)  # fmt: skip
-_ROLLOUTS = sa.Table(
-    "rollouts", _TABLES, _serial(), _text("rollout_id", unique=True), _text("plan_id", sa.ForeignKey("plans.plan_id")),
-    _text("state"), _text("why"), _text("created_at"), _text("updated_at"), _text("carried_by"),
-)  # fmt: skip
-_RUNS = sa.Table(
-    "runs", _TABLES, _serial(), _text("run_id", unique=True), _text("rollout_id", sa.ForeignKey("rollouts.rollout_id")),
-    _text("node"), _whole("stage"), _whole("group"), _text("phase"), _flag("released"), _flag("ended"), _whole("claim"),
-    _whole("lease"), _text("wake_at"), _text("phase_since"), _whole("attempt"), _text("waiting"), _text("notes"),
-    sa.UniqueConstraint("rollout_id", "node"), sa.Index("runs_by_wake", "ended", "released", "wake_at"),
-)  # fmt: skip
-_AUDIT = sa.Table(
-    "audit", _TABLES, _key("chain"), sa.Column("seq", sa.Integer, primary_key=True), _text("at"), _text("actor"), _text("node"),
-    _text("kind"), _text("body"), _text("prev"), _text("hash"),
-)  # fmt: skip
-
 _FORM = "form"
 """The key in `meta` under which the schema version stands."""
 
-_ADD_META = insert(_META).on_conflict_do_nothing()
-_ADD_PLAN = insert(_PLANS).on_conflict_do_nothing(index_elements=["plan_id"])
-_ADD_APPROVAL = insert(_APPROVALS).on_conflict_do_nothing(index_elements=["plan_id", "by"])
-_LAST_ENTRY = (
-    sa.select(_AUDIT.c.seq, _AUDIT.c.hash)
-    .where(_AUDIT.c.chain == sa.bindparam("of"))
-    .order_by(_AUDIT.c.seq.desc())
-    .limit(1)
-)
-_CLAIM = sa.update(_RUNS).where(_RUNS.c.run_id == sa.bindparam("of")).values(claim=_RUNS.c.claim + 1)
-_CLAIM_NOW = sa.select(_RUNS.c.claim).where(_RUNS.c.run_id == sa.bindparam("of"))
-_ONE_RUN = sa.select(_RUNS).where(_RUNS.c.run_id == sa.bindparam("of"))
-_RECORD = (
-    sa.update(_RUNS)
-    .where(_RUNS.c.run_id == sa.bindparam("of"), _RUNS.c.claim == sa.bindparam("claimed"))
-    .values(released=sa.or_(_RUNS.c.released, sa.bindparam("let")))
-)
-_OPEN_RUNS = (
-    sa.select(_RUNS.c.run_id, _RUNS.c.wake_at)
-    .join(_ROLLOUTS, _ROLLOUTS.c.rollout_id == _RUNS.c.rollout_id)
-    .where(~_RUNS.c.ended, _RUNS.c.released, _ROLLOUTS.c.state != RolloutState.PAUSED.value)
-    .order_by(_RUNS.c.wake_at, _RUNS.c.serial)
-)
-_DUE = _OPEN_RUNS.where(_RUNS.c.wake_at <= sa.bindparam("now")).limit(sa.bindparam("most"))
-_NEXT = _OPEN_RUNS.where(_RUNS.c.wake_at > sa.bindparam("after")).limit(1)
-_RELEASE = (
-    sa.update(_RUNS)
-    .where(_RUNS.c.run_id == sa.bindparam("of"), ~_RUNS.c.released)
-    .values(released=True, wake_at=sa.bindparam("from_then"), phase_since=sa.bindparam("from_then"))
-)
 
-
-def open_store(path: str, *, busy_s: float = BUSY_S) -> Store:
+def open_store(path: str, *, busy_s: float = BUSY_S, tell: Callable[[str], None] = lambda _: None) -> Store:
     """Open the store at `path` (a file; `:memory:` for one that ends with the process), making it, with its folder, for its owner alone.
 
-    Raises StoreTooNew, with nothing written, when a newer release wrote it, and StoreBroken, naming the path and the remedy, when it is not
-    a store or the place cannot be written. A writer waits `busy_s` seconds for another process's transaction, then raises StoreBroken.
+    A store of an older form is brought to today's, after a copy of it was put beside it; `tell` gets a line about that. Raises StoreTooNew,
+    with nothing written, when a newer release wrote it, and StoreBroken, naming the path and the remedy, when it is not a store or the
+    place cannot be written. A writer waits `busy_s` seconds for another process's transaction, then raises StoreBroken.
     """
-    return _SqliteStore(path, _connect(path, busy_s))
+    return _SqliteStore(path, _connect(path, busy_s, tell))
 
 
 BACKEND: Callable[[str], Store] = open_store
@@ -142,22 +60,22 @@ BACKEND: Callable[[str], Store] = open_store
 class _SqliteStore:
     """See `ports.Store`."""
 
-    def __init__(self, path: str, connection: sa.Connection) -> None:
+    def __init__(self, path: str, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
         self._read_plans: dict[str, tuple[str, Plan]] = {}  # a cache of what the file says, by its very text
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
         with self._write() as on:
-            _looks.save(_raw(on), facts, self._changed)
+            _looks.save(on, facts, self._changed)
 
     async def facts(self) -> tuple[NodeFacts, ...]:
         with self._read() as on:
-            return _looks.load(_raw(on), self._changed)
+            return _looks.load(on, self._changed)
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
-            return _looks.history(_raw(on), node, self._changed)
+            return _looks.history(on, node, self._changed)
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         with self._write() as on:
@@ -166,22 +84,22 @@ class _SqliteStore:
                     "name": node.name, "address": node.address, "port": node.port, "user": node.user,
                     "labels": _codec.json_of(node.labels), "source": node.source,
                 }  # fmt: skip
-                on.execute(insert(_NODES).values(row).on_conflict_do_update(index_elements=["name"], set_=row))
+                on.execute(sql.SAVE_NODE, row)
 
     async def nodes(self) -> tuple[Node, ...]:
         with self._read() as on:
-            rows = on.execute(sa.select(_NODES).order_by(_NODES.c.name)).all()
-        return tuple(self._decoded(f"node {row.name}", _codec.node_from, row) for row in rows)
+            rows = on.execute(sql.NODES).fetchall()
+        return tuple(self._decoded(f"node {row['name']}", _codec.node_from, row) for row in rows)
 
     async def save_plan(self, plan: Plan) -> None:
         with self._write() as on:
-            on.execute(_ADD_META, {"key": "fleet", "value": plan.fleet})
-            on.execute(_ADD_PLAN, {"plan_id": plan.id, "body": canonical(plan_body(plan)).decode()})
+            on.execute(sql.ADD_META, {"key": "fleet", "value": plan.fleet})
+            on.execute(sql.ADD_PLAN, {"plan_id": plan.id, "body": canonical(plan_body(plan)).decode()})
 
     async def plans(self) -> tuple[Plan, ...]:
         with self._read() as on:
-            rows = on.execute(sa.select(_PLANS.c.plan_id, _PLANS.c.body).order_by(_PLANS.c.serial)).all()
-        return tuple(self._plan(row.plan_id, row.body) for row in rows)
+            rows = on.execute(sql.PLANS).fetchall()
+        return tuple(self._plan(row["plan_id"], row["body"]) for row in rows)
 
     def _plan(self, plan_id: str, body: str) -> Plan:
         known = self._read_plans.get(plan_id)
@@ -192,89 +110,85 @@ class _SqliteStore:
 
     async def approve(self, approval: Approval) -> None:
         with self._write() as on:
-            self._need(on, _PLANS.c.plan_id, approval.plan_id, "plan")
+            self._need(on, sql.PLAN, approval.plan_id, "plan")
             row = {"plan_id": approval.plan_id, "by": approval.by, "at": approval.at, "note": approval.note}
-            on.execute(_ADD_APPROVAL, row)
+            on.execute(sql.ADD_APPROVAL, row)
 
     async def approvals(self, plan_id: str) -> tuple[Approval, ...]:
         with self._read() as on:
-            rows = on.execute(
-                sa.select(_APPROVALS).where(_APPROVALS.c.plan_id == plan_id).order_by(_APPROVALS.c.serial)
-            )
-            return tuple(Approval(row.plan_id, row.by, row.at, row.note) for row in rows)
+            rows = on.execute(sql.APPROVALS, {"of": plan_id})
+            return tuple(Approval(row["plan_id"], row["by"], row["at"], row["note"]) for row in rows)
 
     async def begin(self, rollout: Rollout, runs: Sequence[Run], record: Record) -> None:
         with self._write() as on:
-            self._need(on, _PLANS.c.plan_id, rollout.plan_id, "plan")
+            self._need(on, sql.PLAN, rollout.plan_id, "plan")
             row = {
                 "rollout_id": rollout.rollout_id, "plan_id": rollout.plan_id, "state": rollout.state.value, "why": rollout.why,
                 "created_at": _codec.text_of(rollout.created_at), "updated_at": _codec.text_of(rollout.updated_at),
                 "carried_by": rollout.carried_by,
             }  # fmt: skip
-            on.execute(sa.insert(_ROLLOUTS), row)
-            if runs:
-                on.execute(sa.insert(_RUNS), [_codec.run_row(run) for run in runs])
+            on.execute(sql.ADD_ROLLOUT, row)
+            on.executemany(sql.ADD_RUN, [_codec.run_row(run) for run in runs])
             _append(on, rollout.rollout_id, (record,))
 
     async def rollouts(self) -> tuple[Rollout, ...]:
         with self._read() as on:
-            rows = on.execute(sa.select(_ROLLOUTS).order_by(_ROLLOUTS.c.serial)).all()
-        return tuple(self._decoded(f"rollout {row.rollout_id}", _codec.rollout_from, row) for row in rows)
+            rows = on.execute(sql.ROLLOUTS).fetchall()
+        return tuple(self._decoded(f"rollout {row['rollout_id']}", _codec.rollout_from, row) for row in rows)
 
     async def set_rollout(
         self, rollout_id: str, state: RolloutState, why: str, at: datetime, record: Record | None
     ) -> None:
         with self._write() as on:
-            self._need(on, _ROLLOUTS.c.rollout_id, rollout_id, "rollout")
-            on.execute(
-                sa.update(_ROLLOUTS).where(_ROLLOUTS.c.rollout_id == rollout_id),
-                {"state": state.value, "why": why, "updated_at": _codec.text_of(at)},
-            )
+            self._need(on, sql.ROLLOUT, rollout_id, "rollout")
+            row = {"of": rollout_id, "state": state.value, "why": why, "updated_at": _codec.text_of(at)}
+            on.execute(sql.SET_ROLLOUT, row)
             _append(on, rollout_id, () if record is None else (record,))
 
     async def runs(self, rollout_id: str) -> tuple[Run, ...]:
-        order = (_RUNS.c.stage, _RUNS.c.group, _RUNS.c.node)
         with self._read() as on:
-            rows = on.execute(sa.select(_RUNS).where(_RUNS.c.rollout_id == rollout_id).order_by(*order)).all()
-        return tuple(self._decoded(f"run {row.run_id}", _codec.run_from, row) for row in rows)
+            rows = on.execute(sql.RUNS, {"of": rollout_id}).fetchall()
+        return tuple(self._decoded(f"run {row['run_id']}", _codec.run_from, row) for row in rows)
 
     async def run(self, run_id: str) -> Run:
         with self._read() as on:
-            row = on.execute(_ONE_RUN, {"of": run_id}).one_or_none()
+            row = on.execute(sql.RUN, {"of": run_id}).fetchone()
         if row is None:
             raise _unknown("run", run_id)
         return self._decoded(f"run {run_id}", _codec.run_from, row)
 
     async def release(self, run_ids: Sequence[str], at: datetime, record: Record) -> None:
         with self._write() as on:
-            rollouts = sorted({self._need(on, _RUNS.c.run_id, run_id, "run").rollout_id for run_id in run_ids})
+            rollouts = sorted({self._need(on, sql.RUN, run_id, "run")["rollout_id"] for run_id in run_ids})
             if len(rollouts) > 1:
                 raise ValueError(f"runs of {len(rollouts)} rollouts cannot be released together")
             then = _codec.text_of(at)
-            changed = sum(on.execute(_RELEASE, {"of": run_id, "from_then": then}).rowcount for run_id in run_ids)
+            changed = sum(on.execute(sql.RELEASE, {"of": run_id, "from_then": then}).rowcount for run_id in run_ids)
             if changed:
                 _append(on, rollouts[0], (record,))
 
     async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
         with self._read() as on:
-            return tuple(row.run_id for row in on.execute(_DUE, {"now": _codec.text_of(now), "most": limit}))
+            rows = on.execute(sql.DUE, {"now": _codec.text_of(now), "most": limit, "paused": RolloutState.PAUSED.value})
+            return tuple(row["run_id"] for row in rows)
 
     async def next_wake(self, after: datetime) -> datetime | None:
         with self._read() as on:
-            row = on.execute(_NEXT, {"after": _codec.text_of(after)}).one_or_none()
-        return None if row is None else self._decoded(f"run {row.run_id}", _codec.time_of, row.wake_at)
+            wanted = {"after": _codec.text_of(after), "paused": RolloutState.PAUSED.value}
+            row = on.execute(sql.NEXT, wanted).fetchone()
+        return None if row is None else self._decoded(f"run {row['run_id']}", _codec.time_of, row["wake_at"])
 
     async def claim(self, run_id: str) -> int:
         with self._write() as on:
-            if not on.execute(_CLAIM, {"of": run_id}).rowcount:
+            if not on.execute(sql.CLAIM, {"of": run_id}).rowcount:
                 raise _unknown("run", run_id)
-            return int(on.execute(_CLAIM_NOW, {"of": run_id}).scalar_one())
+            return int(on.execute(sql.RUN, {"of": run_id}).fetchone()["claim"])
 
     async def record(self, run: Run, records: Sequence[Record]) -> None:
         with self._write() as on:
             row = _codec.run_state_row(run) | {"of": run.run_id, "claimed": run.claim, "let": run.released}
-            if not on.execute(_RECORD, row).rowcount:
-                held = self._need(on, _RUNS.c.run_id, run.run_id, "run").claim
+            if not on.execute(sql.RECORD, row).rowcount:
+                held = self._need(on, sql.RUN, run.run_id, "run")["claim"]
                 raise ClaimLost(
                     f"{run.run_id} ({run.node}): another process took it (claim {held}, ours was {run.claim})",
                     hint="nothing of ours was written; let the other one go on, or stop it first",
@@ -282,16 +196,15 @@ class _SqliteStore:
             _append(on, run.rollout_id, records)
 
     async def audit(self, chain: str, after: int = 0) -> tuple[Entry, ...]:
-        wanted = (_AUDIT.c.chain == chain, _AUDIT.c.seq > after)
         with self._read() as on:
-            rows = on.execute(sa.select(_AUDIT).where(*wanted).order_by(_AUDIT.c.seq)).all()
-        return tuple(self._decoded(f"audit entry {row.seq} of {chain}", _codec.entry_from, row) for row in rows)
+            rows = on.execute(sql.ENTRIES, {"of": chain, "after": after}).fetchall()
+        return tuple(self._decoded(f"audit entry {row['seq']} of {chain}", _codec.entry_from, row) for row in rows)
 
     async def close(self) -> None:
         self._connection.close()
 
-    def _need(self, on: sa.Connection, column: sa.Column[Any], name: str, kind: str) -> sa.Row[Any]:
-        row = on.execute(sa.select(column.table).where(column == name)).one_or_none()
+    def _need(self, on: sqlite3.Connection, statement: str, name: str, kind: str) -> sqlite3.Row:
+        row: sqlite3.Row | None = on.execute(statement, {"of": name}).fetchone()
         if row is None:
             raise _unknown(kind, name)
         return row
@@ -308,26 +221,31 @@ class _SqliteStore:
             hint="restore the store from a backup, or find out who wrote to it",
         )
 
-    def _write(self) -> AbstractContextManager[sa.Connection]:
+    def _write(self) -> AbstractContextManager[sqlite3.Connection]:
         # IMMEDIATE: the writer's turn is taken, and waited for, at the beginning; a reader that becomes a writer could only fail.
         return self._turn("BEGIN IMMEDIATE")
 
-    def _read(self) -> AbstractContextManager[sa.Connection]:
+    def _read(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._turn("BEGIN")
 
-    def _turn(self, begin: str) -> AbstractContextManager[sa.Connection]:
+    def _turn(self, begin: str) -> AbstractContextManager[sqlite3.Connection]:
         return _turn(self._path, self._connection, begin)
 
 
 @contextmanager
-def _turn(path: str, connection: sa.Connection, begin: str) -> Iterator[sa.Connection]:
+def _turn(path: str, connection: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
     try:
-        with connection.execution_options(muster_begin=begin).begin():
+        connection.execute(begin)
+        try:
             yield connection
+            connection.execute("COMMIT")
+        except BaseException:
+            # SQLite itself ends a transaction for which the disk had no room.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
     except sqlite3.Error as error:
         raise _broken(path, error) from error
-    except sa.exc.DBAPIError as error:
-        raise _broken(path, error.orig or error) from error
 
 
 def _unknown(kind: str, name: str) -> UnknownName:
@@ -336,16 +254,16 @@ def _unknown(kind: str, name: str) -> UnknownName:
     )
 
 
-def _append(on: sa.Connection, chain: str, records: Sequence[Record]) -> None:
-    last = on.execute(_LAST_ENTRY, {"of": chain}).one_or_none() if records else None
-    seq, prev = (0, GENESIS) if last is None else (last.seq, last.hash)
+def _append(on: sqlite3.Connection, chain: str, records: Sequence[Record]) -> None:
+    last = on.execute(sql.LAST_ENTRY, {"of": chain}).fetchone() if records else None
+    seq, prev = (0, GENESIS) if last is None else (last["seq"], last["hash"])
     for record in records:
         seq += 1
         body = canonical(record.body).decode()
         # The hash is taken over what a reader will get back, so that no Python subtlety (a number as a key) looks like tampering later.
         entry = append(chain, seq, replace(record, body=json.loads(body)), prev)
         on.execute(
-            sa.insert(_AUDIT),
+            sql.ADD_ENTRY,
             {
                 "chain": chain, "seq": seq, "at": record.at, "actor": record.actor, "node": record.node, "kind": record.kind,
                 "body": body, "prev": prev, "hash": entry.hash,
@@ -354,49 +272,44 @@ def _append(on: sa.Connection, chain: str, records: Sequence[Record]) -> None:
         prev = entry.hash
 
 
-def _raw(on: sa.Connection) -> sqlite3.Connection:
-    """The driver's own connection, in the transaction of `on`: thousands of looks a round are not worth a statement's compilation each."""
-    raw = on.connection.driver_connection
-    assert isinstance(raw, sqlite3.Connection)
-    return raw
-
-
-def _facts_into_parts(on: sa.Connection) -> None:
-    """From form 1, which held each node's facts as one text and each change as a row of texts."""
-    raw = _raw(on)
+def _older(on: sqlite3.Connection, kept: Iterator[_forms.Kept], path: str) -> None:
+    """Write what an older form kept in today's."""
 
     def broken(what: str, error: Exception) -> StoreBroken:
-        return StoreBroken(f"{what} was changed outside Muster: {error}", hint="restore the store from a backup")
+        return StoreBroken(
+            f"{path}: {what} was changed outside Muster: {error}", hint="restore the store from a backup"
+        )
 
-    for node, body in raw.execute("SELECT node, body FROM facts ORDER BY node").fetchall():
-        try:
-            look = _codec.facts_from(body)
-            rows = raw.execute(
-                "SELECT path, value, source, observed_at FROM fact_history WHERE node = ? ORDER BY serial", (node,)
-            ).fetchall()
-            past = [Fact(p, _codec.value_from(json.loads(v)), s, _codec.time_of(at)) for p, v, s, at in rows]
-        except (ValueError, TypeError) as error:
-            raise broken(f"the facts of {node}", error) from error
-        _looks.save(raw, [look], broken)
-        _looks.add_history(raw, node, past)
-    raw.execute("DROP TABLE facts")
-    raw.execute("DROP TABLE fact_history")
+    try:
+        for each in kept:
+            _looks.save(on, [each.look], broken)
+            _looks.add_history(on, each.look.node, each.history)
+    except (ValueError, TypeError) as error:
+        raise broken("a node's facts", error) from error
 
 
-_MIGRATIONS: Mapping[int, Callable[[sa.Connection], None]] = {1: _facts_into_parts}
-"""Schema version -> what brings it to the next one, inside the transaction that opens the store."""
+def _bring_up(on: sqlite3.Connection, form: int, path: str) -> None:
+    """Bring a store of an older form to today's, inside the transaction that opens it."""
+    if form == _SECOND:
+        on.execute(f"ALTER TABLE fact_changes RENAME TO {_forms.OLD_CHANGES}")
+    _run(on, _looks.TABLES)
+    _older(on, _forms.first(on) if form < _SECOND else _forms.second(on), path)
+    for table in _forms.FIRST_TABLES if form < _SECOND else (*_forms.SECOND_TABLES, _forms.OLD_CHANGES):
+        on.execute(f"DROP TABLE {table}")
+    on.execute(sql.SET_META, {"key": _FORM, "value": str(SCHEMA_VERSION)})
 
 
-def _connect(path: str, busy_s: float) -> sa.Connection:
+_SECOND = 2
+
+
+def _connect(path: str, busy_s: float, tell: Callable[[str], None]) -> sqlite3.Connection:
     try:
         if path != ":memory:":
             _make_place(Path(path))
             _look(path)
-        return _opened(path, busy_s)
+        return _opened(path, busy_s, tell)
     except sqlite3.Error as error:
         raise _broken(path, error) from error
-    except sa.exc.DBAPIError as error:
-        raise _broken(path, error.orig or error) from error
     except OSError as error:
         raise StoreBroken(f"{path}: {error.strerror or error}", hint=_PLACE_HINT.format(path=path)) from error
 
@@ -445,38 +358,33 @@ def _known_form(path: str, row: Sequence[str] | None) -> int:
     return form
 
 
-def _opened(path: str, busy_s: float) -> sa.Connection:
-    # The driver's own transactions are off (isolation_level None); ours begin as `muster_begin` says.
-    engine = sa.create_engine(
-        sa.URL.create("sqlite", database=path),
-        poolclass=NullPool,
-        connect_args={"timeout": busy_s, "isolation_level": None},
-    )
-    sa.event.listen(engine, "connect", lambda raw, _: _set_up(path, raw))
-    sa.event.listen(engine, "begin", lambda on: on.exec_driver_sql(on.get_execution_options()["muster_begin"]))
-    connection = engine.connect()
+def _opened(path: str, busy_s: float, tell: Callable[[str], None]) -> sqlite3.Connection:
+    # The driver's own transactions are off (isolation_level None); ours begin in `_turn`.
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None)
     try:
+        connection.row_factory = sqlite3.Row
+        _set_up(path, connection)
         with _turn(path, connection, "BEGIN IMMEDIATE") as on:
-            _make_tables(path, on)
+            _make_tables(path, on, tell)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def _set_up(path: str, raw: Any) -> None:
+def _set_up(path: str, on: sqlite3.Connection) -> None:
     # FULL: each commit is on the disk when it returns. With NORMAL a power cut could take back the last commits: a node would then have
     # seen a higher fence, and an exported audit head would name an entry, that the store no longer knows.
     for pragma in ("foreign_keys=ON", "synchronous=FULL"):
-        raw.execute(f"PRAGMA {pragma}")
-    if path != ":memory:" and _write_ahead(raw) != "wal":
+        on.execute(f"PRAGMA {pragma}")
+    if path != ":memory:" and _write_ahead(on) != "wal":
         raise StoreBroken(
             f"{path}: its file system cannot share memory between processes, which the store needs",
             hint="put the store on a local disk (--store)",
         )
 
 
-def _write_ahead(raw: Any) -> str:
+def _write_ahead(raw: sqlite3.Connection) -> str:
     for _ in range(_WAL_TRIES):
         try:
             return str(raw.execute("PRAGMA journal_mode=WAL").fetchone()[0])
@@ -487,17 +395,42 @@ def _write_ahead(raw: Any) -> str:
     return str(raw.execute("PRAGMA journal_mode=WAL").fetchone()[0])
 
 
-def _make_tables(path: str, on: sa.Connection) -> None:
-    _TABLES.create_all(on)
-    for statement in _looks.TABLES.split(";"):
-        on.exec_driver_sql(statement)
-    on.execute(_ADD_META, {"key": _FORM, "value": str(SCHEMA_VERSION)})
-    row = on.execute(sa.select(_META.c.value).where(_META.c.key == _FORM)).one_or_none()
-    form = _known_form(path, None if row is None else (row.value,))
-    for step in range(form, SCHEMA_VERSION):
-        _MIGRATIONS[step](on)
+def _make_tables(path: str, on: sqlite3.Connection, tell: Callable[[str], None]) -> None:
+    _run(on, sql.TABLES)
+    on.execute(sql.ADD_META, {"key": _FORM, "value": str(SCHEMA_VERSION)})
+    form = _known_form(path, on.execute(sql.META, {"key": _FORM}).fetchone())
     if form < SCHEMA_VERSION:
-        on.execute(sa.update(_META).where(_META.c.key == _FORM), {"value": str(SCHEMA_VERSION)})
+        if path != ":memory:":
+            tell(
+                f"the store is brought to the form of this release; as it was, it is kept as {_kept_beside(path, form)}"
+            )
+        _bring_up(on, form, path)
+    _run(on, _looks.TABLES)
+
+
+def _run(on: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        on.execute(statement)
+
+
+def _kept_beside(path: str, form: int) -> str:
+    """A copy of the store beside it, whole, for its owner alone; where it lies. Our transaction has written nothing yet, and nobody else may."""
+    copy = next(
+        each
+        for each in (f"{path}.form-{form}{'' if again == 1 else f'-{again}'}" for again in range(1, _MOST_COPIES))
+        if not Path(each).exists()
+    )
+    os.close(os.open(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        with closing(sqlite3.connect(path)) as here, closing(sqlite3.connect(copy)) as there:
+            here.backup(there)
+    except BaseException:
+        Path(copy).unlink()
+        raise
+    return copy
+
+
+_MOST_COPIES = 1000
 
 
 _PLACE_HINT = "{path} and its folder must be writable for you; --store gives another place"

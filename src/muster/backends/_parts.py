@@ -1,0 +1,246 @@
+"""What was seen, as it is read back: the parts that looks are kept in, and a node's facts made of them, each when somebody asks for it.
+
+Writes nothing. How a look is cut into parts, and what the modes below keep where, is said in `_looks`.
+"""
+
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from muster.backends import _codec
+from muster.model.fact import ByKind, Fact, FactValue, kind_of
+
+SHARED, KEYED, OWN, PASSING, PASSING_LIST = range(5)
+"""The modes of a part: what of it stands in its body, and what in the look's own row.
+
+SHARED: all in the body. KEYED: a list whose keys are the node's own (GPUs by UUID): the members' values in the body in the order of the keys.
+OWN: the paths in the body, lasting values that no two nodes share in the row. PASSING: likewise for momentary values. PASSING_LIST: a
+momentary list, all in the row.
+"""
+
+Broken = Callable[[str, Exception], Exception]
+"""Makes the error for stored content that cannot be what was written: what it is, and what was found."""
+
+Raw = Any
+"""A value as JSON has it."""
+
+
+class Part:
+    """The content of a part, decoded when first asked for. `no` is its number in the store."""
+
+    __slots__ = ("_body", "_broken", "_content", "_source", "kind", "mode", "no")
+
+    def __init__(self, no: int, kind: str, mode: int, body: str, broken: Broken) -> None:
+        self.no = no
+        self.kind = kind
+        self.mode = mode
+        self._body: str | None = body
+        self._broken = broken
+        self._source = ""
+        self._content: Any = None
+
+    def _decoded(self) -> Any:
+        if self._body is not None:
+            try:
+                source, content = json.loads(self._body)
+                if not isinstance(source, str) or not isinstance(content, _KINDS[self.mode]):
+                    raise ValueError("it does not hold a part of a look")
+            except (ValueError, TypeError, LookupError) as error:
+                raise self._broken("a part of a look", error) from error
+            self._source, self._content, self._body = source, content, None
+        return self._content
+
+    @property
+    def source(self) -> str:
+        """The source that told it."""
+        self._decoded()
+        return self._source
+
+    @property
+    def content(self) -> Any:
+        """SHARED: path -> value. KEYED: [a mapping of what follows the key to the value, for each member; (place of the member, what follows
+        the key) of each value in the row]. OWN, PASSING: paths. PASSING_LIST: nothing.
+        """
+        return self._decoded()
+
+    def values(self, own: Any) -> Mapping[str, Raw]:
+        """Path -> value, with what the look's row has of it."""
+        content = self.content
+        if self.mode == SHARED:
+            return content  # type: ignore[no-any-return]
+        if self.mode == KEYED:
+            keys, values = own
+            members, places = content
+            found = {
+                f"{self.kind}[{key}]{rest}": value
+                for key, member in zip(keys, members, strict=True)
+                for rest, value in member.items()
+            }
+            for (place, rest), value in zip(places, values, strict=True):
+                found[f"{self.kind}[{keys[place]}]{rest}"] = value
+            return found
+        if self.mode == PASSING_LIST:
+            return own  # type: ignore[no-any-return]
+        return dict(zip(content, own, strict=True))
+
+
+_KINDS = (dict, list, list, list, list)
+
+
+class Listing:
+    """What looks have in common that are made of the same parts: which, of what kinds. One for all of them."""
+
+    __slots__ = ("_own_paths", "kinds", "lasting", "parts", "passing")
+
+    def __init__(self, parts: Sequence[tuple[Part, str | None]]) -> None:
+        self.parts = tuple(parts)
+        self.kinds: dict[str, list[tuple[Part, str | None, int]]] = {}
+        self.lasting = self.passing = 0
+        self._own_paths: frozenset[str] | None = None
+        for part, at in parts:
+            place = -1
+            if part.mode in (KEYED, OWN):
+                place, self.lasting = self.lasting, self.lasting + 1
+            elif part.mode != SHARED:
+                place, self.passing = self.passing, self.passing + 1
+            self.kinds.setdefault(part.kind, []).append((part, at, place))
+
+    @property
+    def own_paths(self) -> frozenset[str]:
+        """The paths without a key whose values stand in the rows."""
+        if self._own_paths is None:
+            self._own_paths = frozenset(
+                path for part, _, _ in self.kinds.get("", ()) if part.mode in (OWN, PASSING) for path in part.content
+            )
+        return self._own_paths
+
+    def is_own(self, kind: str) -> bool:
+        """Whether the rows have something of this kind."""
+        return any(place >= 0 for _, _, place in self.kinds.get(kind, ()))
+
+
+class Facts(ByKind):
+    """A node's facts by path, read when asked for. Equal to any mapping with the same facts."""
+
+    __slots__ = ("_broken", "_lasting", "_listing", "_observed", "_own", "_passing", "_passing_own", "_resolved")
+
+    def __init__(self, listing: Listing, lasting: str, passing: str, observed: datetime, broken: Broken) -> None:
+        self._listing = listing
+        self._lasting = lasting
+        self._passing = passing
+        self._observed = observed
+        self._broken = broken
+        self._own: list[Any] | None = None
+        self._passing_own: list[Any] | None = None
+        self._resolved: dict[int, Mapping[str, Raw]] = {}
+
+    def _row(self, mode: int) -> list[Any]:
+        """What the row has for parts of this mode, in their order."""
+        try:
+            if mode in (KEYED, OWN):
+                if self._own is None:
+                    self._own = rows_of(self._lasting, self._listing.lasting)
+                return self._own
+            if self._passing_own is None:
+                self._passing_own = rows_of(self._passing, self._listing.passing)
+        except (ValueError, TypeError) as error:
+            raise self._broken("the values of a look", error) from error
+        return self._passing_own
+
+    def _values(self, part: Part, place: int) -> Mapping[str, Raw]:
+        if part.mode == SHARED:
+            return part.values(None)
+        known = self._resolved.get(part.no)
+        if known is None:
+            try:
+                known = part.values(self._row(part.mode)[place])
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise self._broken("the values of a look", error) from error
+            self._resolved[part.no] = known
+        return known
+
+    def _fact(self, part: Part, path: str, raw: Raw, at: str | None) -> Fact:
+        seen = self._observed if at is None else _codec.time_of(at)
+        if raw.__class__ is not str and raw.__class__ is not int:
+            try:
+                raw = _codec.value_from(raw)
+            except ValueError as error:
+                raise self._broken(f"the fact {path}", error) from error
+        return Fact(path, raw, part.source, seen, part.mode >= PASSING)
+
+    def __getitem__(self, path: str) -> Fact:
+        for part, at, place in self._listing.kinds.get(kind_of(path), ()):
+            values = self._values(part, place)
+            if path in values:
+                return self._fact(part, path, values[path], at)
+        raise KeyError(path)
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and any(
+            path in self._values(part, place) for part, _, place in self._listing.kinds.get(kind_of(path), ())
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        for parts in self._listing.kinds.values():
+            for part, _, place in parts:
+                yield from self._values(part, place)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return bool(self._listing.parts)
+
+    def lasting(self) -> Iterator[Fact]:
+        """The facts that are not momentary."""
+        for parts in self._listing.kinds.values():
+            for part, at, place in parts:
+                if part.mode < PASSING:
+                    for path, raw in self._values(part, place).items():
+                        yield self._fact(part, path, raw, at)
+
+    def paths_of(self, kind: str) -> tuple[str, ...]:
+        return tuple(path for part, _, place in self._listing.kinds.get(kind, ()) for path in self._values(part, place))
+
+    def token(self, kind: str) -> Hashable:
+        own = self._listing.is_own(kind)
+        numbers = tuple(part.no for part, _, _ in self._listing.kinds.get(kind, ()))
+        return (numbers, self._lasting, self._passing) if own else numbers
+
+    @property
+    def alike(self) -> Hashable:
+        return self._listing
+
+    def is_own(self, path: str) -> bool:
+        kind = kind_of(path)
+        return self._listing.is_own(kind) if kind else path in self._listing.own_paths
+
+    def is_own_list(self, kind: str) -> bool:
+        return self._listing.is_own(kind)
+
+    def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
+        found: dict[str, FactValue] = {}
+        for part, _, place in self._listing.kinds.get(kind, ()):
+            if part.mode != KEYED:
+                return super().column(kind, rest)
+            members, places = part.content
+            keys, values = self._row(KEYED)[place]
+            own = [at for at, (_, after) in enumerate(places) if after == rest]
+            raw: dict[str, Raw] = {keys[places[at][0]]: values[at] for at in own}
+            if not own:
+                raw = {key: member[rest] for key, member in zip(keys, members, strict=True) if rest in member}
+            for key, value in raw.items():
+                found[key] = value if value.__class__ is str else _codec.value_from(value)
+        return found
+
+
+def rows_of(text: str, count: int) -> list[Any]:
+    """What a row has for each of its `count` parts, of which it holds one JSON text a line. Raises ValueError."""
+    rows = json.loads(f"[{text.replace(_LINE, ',')}]")
+    if not isinstance(rows, list) or len(rows) != count:
+        raise ValueError(f"it does not hold {count} parts")
+    return rows
+
+
+_LINE = "\n"
