@@ -16,6 +16,7 @@ from muster.model.policy import DriverPolicy, DriverWish, Permission, Policy, Po
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
 from muster.planner.classes import node_class, unknown_facts
+from muster.planner.packages import carried
 from muster.planner.pools import Placing, pool_of
 from muster.planner.propose import PlanInput, propose
 from muster.solver.candidates import wish_text
@@ -100,6 +101,7 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -
             now=site.clock.now(),
             knowledge_revision=base.revision,
             only_pool=pool,
+            carried=lambda kind, target, flavour, version: carried(kind, target, flavour, version, base),
         )
     )
     await site.store.save_plan(made)

@@ -200,8 +200,9 @@ async def restore_point(scene: Scene) -> Result:
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages)
-    ended = await scene.session.task("apply", text, InstallPackages(scene.step.packages), INSTALL_S)
+    text = scene.manager.install(scene.step.packages, scene.step.back)
+    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return _away(ended)
     if ended.state is TaskState.RUNNING:
@@ -247,7 +248,7 @@ async def reboot(scene: Scene) -> Result:
 
 
 async def verify(scene: Scene) -> Result:
-    wrong = await _not_as(scene, scene.step.done_when)
+    wrong = await _not_as(scene, scene.step.done_when, scene.step.leaving)
     if isinstance(wrong, Result):
         return wrong
     if wrong:
@@ -255,12 +256,17 @@ async def verify(scene: Scene) -> Result:
     return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}")
 
 
-async def _not_as(scene: Scene, expected: tuple[Expectation, ...]) -> tuple[str, ...] | Result:
-    """What of the node's stack is not as expected or not whole, now; or that the node is away."""
+async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[str, ...]) -> tuple[str, ...] | Result:
+    """What of the node's stack is not as expected or not whole, now, or is there and should not be; or that the node is away."""
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return _away(facts)
-    return (*unmet(expected, facts), *(f"{name} is half-installed" for name in scene.manager.broken(facts)))
+    there = scene.manager.installed(facts)
+    return (
+        *unmet(expected, facts),
+        *(f"{name} is half-installed" for name in scene.manager.broken(facts)),
+        *(f"{name} is still installed" for name in gone if name in there),
+    )
 
 
 async def validate(scene: Scene) -> Result:
@@ -303,8 +309,9 @@ async def probation(scene: Scene) -> Result:
 
 
 async def rollback(scene: Scene) -> Result:
-    text = scene.manager.restore(scene.step.back, scene.keep)
-    ended = await scene.session.task("restore", text, InstallPackages(scene.step.back), INSTALL_S)
+    text = scene.manager.restore(scene.step.back, scene.keep, scene.step.packages)
+    work = InstallPackages(scene.step.back, scene.step.coming)
+    ended = await scene.session.task("restore", text, work, INSTALL_S)
     result = _retried(scene, ended, "the way back")
     never_loaded = (
         scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
@@ -335,7 +342,7 @@ async def rollback_reboot(scene: Scene) -> Result:
 
 
 async def rollback_verify(scene: Scene) -> Result:
-    wrong = await _not_as(scene, scene.step.expects)
+    wrong = await _not_as(scene, scene.step.expects, scene.step.coming)
     if isinstance(wrong, Result):
         return wrong
     if wrong:

@@ -49,9 +49,10 @@ class FetchPackages:
 
 @dataclass(frozen=True, slots=True)
 class InstallPackages:
-    """Bring exactly these versions onto the node, up or down, as one transaction."""
+    """Bring exactly these versions onto the node, up or down, as one transaction; packages named `gone` leave it."""
 
     pins: tuple[PackagePin, ...]
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +166,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
     match intent:
         case StartTask(task_id=task_id, fence=fence, work=work):
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
-        case InstallPackages(pins=pins):
-            body |= {"packages": [str(pin) for pin in pins]}
+        case InstallPackages(pins=pins, gone=gone):
+            body |= {"packages": [str(pin) for pin in pins]} | ({"gone": list(gone)} if gone else {})
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (

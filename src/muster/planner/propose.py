@@ -15,6 +15,7 @@ from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, St
 from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
 from muster.model.stack import PackagePin
 from muster.planner.classes import node_class, unknown_facts
+from muster.planner.packages import Carried, NotNamed, same_names
 from muster.planner.pools import Placing, pool_of
 from muster.planner.stages import Candidate, StageWish, lay_out
 from muster.ports import PackageManager
@@ -47,6 +48,8 @@ class PlanInput:
     now: datetime
     knowledge_revision: str
     only_pool: str | None = None
+    carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
+    """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
 
 
 def propose(given: PlanInput) -> Plan:
@@ -202,7 +205,10 @@ def _change(
         return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
     manager = next(m for m in given.managers if m.name == kind.manager)
     version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
-    packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
+    named = given.carried(kind, target, answer.chosen.flavour, version)
+    if isinstance(named, NotNamed):
+        return Waiting(node.name, WaitingOn.NO_SOLUTION, named.why)
+    packages = named.packages
     upstream = target.partition("-")[0]
     seen = {path: facts.text(path) or "" for path in _STACK}
     wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
@@ -220,7 +226,7 @@ def _change(
         done_when=_stack_is(wanted, packages),
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
-    because.update(dict.fromkeys(f"{target}: {sentence(rule)}" for rule in said))
+    because.update(dict.fromkeys((*(f"{target}: {sentence(rule)}" for rule in said), *named.because)))
     holders = facts.value("holder.pids")
     busy = isinstance(holders, Unknown) or bool(holders)
     stratum = f"{kind.product} / {kind.kernel} / {kind.flavour}"
