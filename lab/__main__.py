@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from lab.base import base
 from lab.fleet import Lab
 from lab.packages import OPEN, PROPRIETARY, RELEASES
 
@@ -18,7 +19,7 @@ def main() -> int:
     up.add_argument("--nodes", type=int, default=1)
     up.add_argument("--driver", default="580.126.20", choices=[each.version for each in RELEASES if each.builds])
     up.add_argument("--flavour", default=OPEN, choices=[OPEN, PROPRIETARY])
-    up.add_argument("--var-mib", type=int, help="give /var a file system of its own, of this size")
+    verbs.add_parser("base", help="make the base that nodes are copied from, if it is not there")
     verbs.add_parser("down", help="end everything and remove the folder")
     verbs.add_parser("status", help="what each node is")
     shell = verbs.add_parser("shell", help="a root shell in a node")
@@ -33,12 +34,15 @@ def main() -> int:
 
 def _do(given: argparse.Namespace) -> int:
     if given.verb == "up":
-        lab = Lab.up(given.folder, nodes=given.nodes, var_mib=given.var_mib)
+        lab = Lab.up(given.folder, nodes=given.nodes)
         for node in lab.nodes:
             lab.install(node, given.driver, given.flavour)
         print(
             f"up: {len(lab.nodes)} node(s) in {given.folder}; try:  cd {given.folder} && muster collect && muster status"
         )
+        return 0
+    if given.verb == "base":
+        print(base())
         return 0
     if not (given.folder / "lab.json").exists():
         print(f"scripts/lab: nothing is up in {given.folder}", file=sys.stderr)

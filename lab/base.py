@@ -8,7 +8,6 @@ from pathlib import Path
 
 from lab.tools import cache_folder, run
 
-SUITE = "bookworm"
 INCLUDE = (
     "systemd", "systemd-sysv", "dbus", "udev", "openssh-server", "kmod", "iproute2", "ca-certificates", "dpkg-repack", "python3-minimal",
 )  # fmt: skip
@@ -30,22 +29,50 @@ mkdir -p etc/apt/sources.list.d
 
 def base() -> Path:
     """The base root, made if it is not there (a minute and a half). Raises RuntimeError with debootstrap's words."""
-    mark = hashlib.sha256(f"{SUITE}\n{INCLUDE}\n{_STEPS}".encode()).hexdigest()[:16]
-    place = cache_folder() / f"base-{SUITE}-{mark}"
+    suite, address = _mirror()
+    mark = hashlib.sha256(f"{suite}\n{INCLUDE}\n{_STEPS}".encode()).hexdigest()[:16]
+    place = cache_folder() / f"base-{suite}-{mark}"
     if place.exists():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
-            _make(place)
+            _make(place, suite, address)
     return place
 
 
-def _make(place: Path) -> None:
+def _make(place: Path, suite: str, address: str) -> None:
     made = place.with_name(f"{place.name}.{os.getpid()}")
     shutil.rmtree(made, ignore_errors=True)
     include = f"--include={','.join(INCLUDE)}"
-    run(["debootstrap", "--variant=minbase", include, SUITE, str(made)], timeout_s=LIMIT_S)
+    proxy = run(["apt-config", "shell", "http_proxy", "Acquire::http::Proxy"]).strip()
+    command = f'{proxy}\n[ -z "${{http_proxy-}}" ] || export http_proxy; exec debootstrap --variant=minbase {include} {suite} "$1" "{address}"'
+    run(["sh", "-c", command, "sh", str(made)], timeout_s=LIMIT_S)
     run(["sh", "-euc", f"cd '{made}'\n{_STEPS}"])
     made.rename(place)
+
+
+def image(mib: int) -> Path:
+    """The base as an ext4 file system of `mib` MiB in a file, to be copied."""
+    root = base()
+    place = root.with_name(f"{root.name}-{mib}.img")
+    with (place.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not place.exists():
+            made = place.with_name(f"{place.name}.{os.getpid()}")
+            run(["mke2fs", "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", str(root), str(made), f"{mib}M"])
+            made.rename(place)
+    return place
+
+
+def _mirror() -> tuple[str, str]:
+    """(suite, address) of this machine's own package source, as apt has it. Raises RuntimeError where it has none."""
+    targets = run(
+        ["apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"]
+    )
+    for line in targets.splitlines():
+        suite, component, address = line.split(" ", 2)
+        if component == "main" and "-" not in suite and "security" not in address:
+            return suite, address
+    raise RuntimeError("apt on this machine has no package source of its own release, and the base is made from one")

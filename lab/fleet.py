@@ -12,13 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from lab import repository
-from lab.base import base
+from lab.base import image
 from lab.node import LabNode, until
 from lab.packages import OPEN, RELEASES, Release, names
 from lab.tools import cache_folder, obstacle, run
+from muster.loopback.tools import spawn_detached
 
 NETWORK = "10.88"
 _LABS = 250
+
+DISK_MIB = 640
+"""A node's disk; the base and two drivers need half of it."""
 
 
 class Lab:
@@ -32,7 +36,7 @@ class Lab:
 
     @classmethod
     def up(
-        cls, folder: Path, *, nodes: int = 1, releases: Sequence[Release] = RELEASES, var_mib: int | None = None
+        cls, folder: Path, *, nodes: int = 1, releases: Sequence[Release] = RELEASES, disk_mib: int = DISK_MIB
     ) -> "Lab":
         """Make a laboratory in `folder`, which must be absent or empty, and boot its nodes. Raises RuntimeError where it cannot be."""
         why = obstacle()
@@ -41,22 +45,28 @@ class Lab:
         if folder.exists() and any(folder.iterdir()):
             raise RuntimeError(f"{folder} is not empty")
         folder.mkdir(parents=True, exist_ok=True)
-        root = base()
         number = _take_bridge()
         described = {"number": number, "nodes": [f"gpu{index + 1:02d}" for index in range(nodes)]}
         (folder / "lab.json").write_text(json.dumps(described), encoding="utf-8")
-        repository.build(folder / "apt", os.uname().release, releases)
-        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "id")])
         lab = cls(folder)
-        lab.serve()
-        for index, node in enumerate(lab.nodes):
-            lab._connect(index, node)
-            public_key = (folder / "id.pub").read_text(encoding="ascii")
-            node.make(root, lab.url, folder / "apt/lab.gpg", public_key, var_mib)
-        lab._write_files()
-        for node in lab.nodes:
-            node.start()
+        try:
+            lab._make(image(disk_mib), releases)
+        except BaseException:
+            lab.down()
+            raise
         return lab
+
+    def _make(self, disk: Path, releases: Sequence[Release]) -> None:
+        repository.build(self.folder / "apt", os.uname().release, releases)
+        run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.folder / "id")])
+        self.serve()
+        for index, node in enumerate(self.nodes):
+            self._connect(index, node)
+            public_key = (self.folder / "id.pub").read_text(encoding="ascii")
+            node.make(disk, self.url, self.folder / "apt/lab.gpg", public_key)
+        self._write_files()
+        for node in self.nodes:
+            node.start()
 
     @property
     def url(self) -> str:
@@ -79,23 +89,11 @@ class Lab:
         """Serve the repository; does nothing where it is served."""
         if self._server() is not None:
             return
-        argv = [
-            sys.executable,
-            "-m",
-            "http.server",
-            "--bind",
-            f"{NETWORK}.{self.number}.1",
-            "--directory",
-            str(self.folder / "apt"),
-            "8080",
-        ]
-        with (self.folder / "http.log").open("ab") as log:
-            process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
-            )
-        (self.folder / "http.pid").write_text(f"{process.pid}\n", encoding="ascii")
-        probe = ["sh", "-c", f"exec 3<>/dev/tcp/{NETWORK}.{self.number}.1/8080"]
-        probe[0] = "bash"
+        pid, served = self.folder / "http.pid", self.folder / "apt"
+        script = 'echo $$ >"$1"; exec "$2" -m http.server --bind "$3" --directory "$4" 8080'
+        argv = ["sh", "-c", script, "sh", str(pid), sys.executable, f"{NETWORK}.{self.number}.1", str(served)]
+        spawn_detached(argv, dict(os.environ), self.folder / "http.log")
+        probe = ["bash", "-c", f"exec 3<>/dev/tcp/{NETWORK}.{self.number}.1/8080"]
         until(
             lambda: subprocess.run(probe, capture_output=True, check=False).returncode == 0,
             "the repository's server",
@@ -108,8 +106,6 @@ class Lab:
         if pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                os.waitpid(pid, 0)
             until(lambda: self._server() is None, "the end of the repository's server", 30)
 
     def _server(self) -> int | None:

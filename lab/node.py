@@ -14,6 +14,7 @@ from pathlib import Path
 from lab import texts
 from lab.tools import run
 from muster.loopback.captures import write_captures
+from muster.loopback.tools import spawn_detached
 
 BOOT_LIMIT_S = 120.0
 """Booting takes a second; a machine busy with other work may take a minute."""
@@ -56,13 +57,17 @@ class LabNode:
         """The node's root file system as it lies on the disk, whether the node runs or not."""
         return self.folder / "root"
 
-    def make(self, base: Path, repository: str, keyring: Path, public_key: str, var_mib: int | None) -> None:
-        """Copy the base and give it a name, keys, a repository and the stand-ins. `var_mib`: /var is a file system of that size."""
-        self.folder.mkdir(parents=True)
-        # A copy, not an overlay: a root on an overlay is what an image-booted node has, and Muster rightly refuses to change one.
-        run(["cp", "-a", str(base), str(self.root)])
-        if var_mib is not None:
-            self._make_var(var_mib)
+    @property
+    def disk(self) -> Path:
+        """The node's disk: in memory, where a machine busy with other work cannot make it wait."""
+        return Path("/dev/shm") / f"muster-{self.namespace}.img"
+
+    def make(self, image: Path, repository: str, keyring: Path, public_key: str) -> None:
+        """Copy the base and give it a name, keys, a repository and the stand-ins."""
+        self.root.mkdir(parents=True)
+        # A disk of its own, not an overlay: that is what an image-booted node has, and Muster rightly refuses to change one.
+        run(["cp", "--sparse=always", str(image), str(self.disk)])
+        run(["mount", "-o", "loop", str(self.disk), str(self.root)])
         kernel = os.uname().release
         for place in (
             "loopback/knobs",
@@ -89,11 +94,6 @@ class LabNode:
         for unit in ("lab-boot.service", "lab-uptime.service"):
             (wants / unit).symlink_to(f"/etc/systemd/system/{unit}")
 
-    def _make_var(self, mib: int) -> None:
-        image = self.folder / "var.img"
-        run(["mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", str(self.root / "var"), str(image), f"{mib}M"])
-        run(["mount", "-o", "loop", str(image), str(self.root / "var")])
-
     def _put_shims(self) -> None:
         source = files("muster.loopback")
         for name in SHIMS:
@@ -117,15 +117,9 @@ class LabNode:
         (self.folder / "stop").unlink(missing_ok=True)
         keeper = self.folder / "keeper"
         keeper.write_text(texts.keeper(self.folder, self.name, self.namespace), encoding="utf-8")
-        with (self.folder / "console").open("ab") as console:
-            subprocess.Popen(
-                ["sh", str(keeper)],
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=console,
-                start_new_session=True,
-                cwd="/",
-            )
+        spawn_detached(["sh", str(keeper)], dict(os.environ), self.folder / "console")
+        # The keeper writes its id when it has begun; until then there is nobody to ask.
+        until(lambda: self._keeper() is not None, f"{self.name}: its keeper")
         self.wait_up()
 
     def wait_up(self, other_than: str = "") -> None:
@@ -146,9 +140,9 @@ class LabNode:
         (self.folder / "stop").touch()
         self.power_cut(wait=False)
         until(lambda: self._keeper() is None, f"{self.name}: the end")
-        if (self.folder / "var.img").exists():
-            with suppress(RuntimeError):
-                run(["umount", "-l", str(self.root / "var")])
+        with suppress(RuntimeError):
+            run(["umount", "-l", str(self.root)])
+        self.disk.unlink(missing_ok=True)
 
     def power_cut(self, *, wait: bool = True) -> None:
         """Every process of the node ends at once, as when the power goes; it boots again by itself."""
