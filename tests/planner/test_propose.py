@@ -199,7 +199,7 @@ def restart_of(values: Mapping[str, FactValue], reload: Permission = Permission.
 
 
 def test_a_node_restarts_where_its_pool_or_its_boards_forbid_a_reload() -> None:
-    nvswitch: Mapping[str, FactValue] = {"gpu.product": "NVIDIA H100 80GB HBM3"}
+    nvswitch: Mapping[str, FactValue] = {"gpu.product": "NVIDIA H100 80GB HBM3", "gpu.fabric_state": "Completed"}
     assert restart_of({}) == "reload"
     assert restart_of({}, Permission.FORBIDDEN) == "reboot"
     assert restart_of(nvswitch) == "reboot"

@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, Entry] = {
     "why": Entry(
         SAY,
         "Say why a node or pool can or cannot carry a driver; why a plan or rollout stands as it does.",
-        "say",
+        "why",
         "why",
     ),
     "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "say", "plan"),

@@ -45,13 +45,17 @@ _PROVIDES = (
     "gpu.driver_version",
     "gpu.cuda_version",
     "gpu.product",
+    "gpu.fabric_state",
+    "gpu.confidential",
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
 
 MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
 
-_SUMS = ("gpu", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version")
+_SUMS = (
+    "gpu", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version", "cc_protected_memory_usage",
+)  # fmt: skip
 _READ = sorted(
     {"nvidia_smi_log", *_SUMS, *(part for places in _FIELDS.values() for place in places for part in place.split("/"))}
 )
@@ -113,7 +117,21 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     found["gpu.cuda_version"] = _read.text_or(
         _version(log, "cuda_version", "cuda_umd_version"), "the report states no CUDA version"
     )
+    found["gpu.fabric_state"] = _fabric(log)
+    found["gpu.confidential"] = _confidential(log)
     return found
+
+
+def _fabric(log: ET.Element) -> FactValue:
+    """The state that all GPUs give of their NVLink fabric; where they differ, each state once."""
+    states = sorted({_text(gpu, "fabric/state") for gpu in log.iterfind("gpu")} - {""})
+    return _read.text_or(", ".join(states)[:200], "the report states none")
+
+
+def _confidential(log: ET.Element) -> FactValue:
+    """Whether some GPU has memory set aside for confidential computing."""
+    sizes = [text for gpu in log.iterfind("gpu") if (text := _text(gpu, "cc_protected_memory_usage/total"))]
+    return any(size[0] in "123456789" for size in sizes) if sizes else Unknown("the report does not say it")
 
 
 def document(raw: RawOutput, *, only_read: bool = False) -> ET.Element | Unknown:

@@ -1,11 +1,22 @@
 """Groups nodes by the facts that matter to their driver, so that thousands of nodes become a few questions. Pure."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
-from muster.model.fact import NodeFacts
+from muster.model.fact import NodeFacts, Unknown
 from muster.model.stack import PackagePin, pins_from
+from muster.model.versions.deb import deb_order_key
 from muster.ports import PackageManager
-from muster.solver.problem import NodeClass
+from muster.solver.problem import Kernel, NodeClass, Offers, Switches
+from muster.solver.rules.image import IMAGE_KINDS
+from muster.solver.rules.kernel import UNSIGNED
+
+LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?")
+"""Packages that must be of the driver's version whatever version they are now: they move with it."""
+
+_TOOLKIT = re.compile(r"cuda-(?:cudart|runtime|toolkit)-(\d{1,3})-(\d{1,3})")
+_COMPAT = re.compile(r"cuda-compat-\d{1,3}-\d{1,3}")
+_PREBUILT = re.compile(r"linux-(?:modules|objects)-nvidia-\S+")
 
 NEEDED = (
     "gpu.product",
@@ -33,6 +44,11 @@ def node_class(facts: NodeFacts, managers: Iterable[PackageManager]) -> NodeClas
     manager = next((m for m in managers if m.serves(facts)), None)
     if manager is None or unknown_facts(facts):
         return None
+    installed = manager.installed(facts)
+    packages = driver_packages(
+        installed, facts.text("module.nvidia.disk_version") or "", facts.text("library.libcuda.version") or ""
+    )
+    secure_boot = _flag(facts, "secure_boot.enabled")
     return NodeClass(
         product=facts.text("gpu.product") or "",
         kernel=facts.text("kernel.running") or "",
@@ -42,22 +58,112 @@ def node_class(facts: NodeFacts, managers: Iterable[PackageManager]) -> NodeClas
         driver=facts.text("module.nvidia.disk_version") or "",
         loaded=facts.text("module.nvidia.loaded_version") or "",
         manager=manager.name,
-        packages=driver_packages(
-            manager.installed(facts),
-            facts.text("module.nvidia.disk_version") or "",
-            facts.text("library.libcuda.version") or "",
-        ),
+        packages=packages,
+        root=_root(facts),
+        kernels=_kernels(facts, signed=secure_boot is not False),
+        secure_boot=secure_boot,
+        enrolled=_words(facts, "secure_boot.enrolled") if secure_boot is not False else (),
+        runfile=_flag(facts, "runfile.installed"),
+        offers=_offers(facts, packages),
+        switches=_switches(facts),
+        toolkits=_toolkits(installed),
+        compat=pins_from({name: version for name, version in installed.items() if _COMPAT.fullmatch(name)}),
+        prebuilt=tuple(sorted(name for name in installed if _PREBUILT.fullmatch(name))),
+        confidential=_flag(facts, "gpu.confidential"),
     )
+
+
+def _root(facts: NodeFacts) -> str | Unknown:
+    """The kind of the root file system of a node that boots from an image, empty for any that lies on a disk."""
+    kind = _word(facts, "root_fs.kind")
+    return kind if isinstance(kind, Unknown) or kind in IMAGE_KINDS else ""
+
+
+def _word(facts: NodeFacts, path: str) -> str | Unknown:
+    value = facts.value(path)
+    return value if isinstance(value, str | Unknown) else Unknown("not a text")
+
+
+def _flag(facts: NodeFacts, path: str) -> bool | Unknown:
+    value = facts.value(path)
+    return value if isinstance(value, bool | Unknown) else Unknown("not a yes or no")
+
+
+def _words(facts: NodeFacts, path: str) -> tuple[str, ...] | Unknown:
+    value = facts.value(path)
+    return value if isinstance(value, tuple | Unknown) else Unknown("not a list")
+
+
+def _kernels(facts: NodeFacts, *, signed: bool) -> tuple[Kernel, ...] | Unknown:
+    """The bootable kernels. Who signed a module is told only where somebody asks: it would divide nodes that are alike."""
+    names = _words(facts, "kernel.bootable")
+    if isinstance(names, Unknown):
+        return names
+    return tuple(
+        Kernel(
+            name,
+            _flag(facts, f"kernel[{name}].headers"),
+            _word(facts, f"kernel[{name}].nvidia.signer") if signed else UNSIGNED,
+        )
+        for name in names
+    )
+
+
+def _offers(facts: NodeFacts, packages: Sequence[PackagePin]) -> Offers | Unknown:
+    """What the node's package lists offer of these packages."""
+    there = _flag(facts, "repository.lists")
+    if isinstance(there, Unknown):
+        return there
+    if not there:
+        return Unknown("there are no package lists on the node")
+    mine = tuple(pin.name for pin in packages)
+    missing = {
+        version: tuple(name for name in mine if name in (_words_or_none(facts, f"repository[{version}].missing")))
+        for version in sorted(facts.members("repository"), key=deb_order_key)
+    }
+    return Offers(
+        whole=tuple(version for version, names in missing.items() if not names),
+        partial=tuple((version, names) for version, names in missing.items() if names and len(names) < len(mine)),
+        lost=tuple(pin for pin in packages if pin.version not in missing or pin.name in missing[pin.version]),
+    )
+
+
+def _words_or_none(facts: NodeFacts, path: str) -> tuple[str, ...]:
+    value = facts.value(path)
+    return value if isinstance(value, tuple) else ()
+
+
+def _switches(facts: NodeFacts) -> Switches:
+    count, present = facts.value("gpu.count"), _flag(facts, "fabric_manager.present")
+    manager: str | Unknown = "" if present is False else _word(facts, "fabric_manager.version")
+    return Switches(
+        gpus=count if isinstance(count, int) and not isinstance(count, bool) else _unknown(facts, "gpu.count"),
+        state=facts.text("gpu.fabric_state") or "",
+        manager=present if isinstance(present, Unknown) else manager,
+        services=_words(facts, "service.present"),
+    )
+
+
+def _unknown(facts: NodeFacts, path: str) -> Unknown:
+    value = facts.value(path)
+    return value if isinstance(value, Unknown) else Unknown("not a number")
+
+
+def _toolkits(installed: Iterable[str]) -> tuple[str, ...]:
+    """The CUDA releases whose packages are installed, such as `12.4`."""
+    found = {(int(match[1]), int(match[2])) for name in installed if (match := _TOOLKIT.fullmatch(name))}
+    return tuple(f"{major}.{minor}" for major, minor in sorted(found))
 
 
 def driver_packages(installed: Mapping[str, str], *drivers: str) -> tuple[PackagePin, ...]:
     """The installed packages that carry one of `drivers`: their upstream version is the driver's, whatever the packager added after it.
 
-    More than one where a node's parts disagree: all of them move, else the stack stays apart.
+    More than one where a node's parts disagree: all of them move, else the stack stays apart. So do the fabric manager and IMEX, of whatever
+    version they are, where the driver itself comes by packages.
     """
-    return pins_from(
-        {name: version for name, version in installed.items() if any(carries(version, driver) for driver in drivers)}
-    )
+    carrying = {name: version for name, version in installed.items() if any(carries(version, d) for d in drivers)}
+    beside = {name: version for name, version in installed.items() if carrying and LOCKSTEP.fullmatch(name)}
+    return pins_from({**beside, **carrying})
 
 
 def carries(version: str, driver: str) -> bool:

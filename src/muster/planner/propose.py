@@ -15,10 +15,10 @@ from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, St
 from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
 from muster.model.stack import PackagePin
 from muster.planner.classes import node_class, unknown_facts
-from muster.planner.packages import Carried, NotNamed, same_names
 from muster.planner.pools import Placing, pool_of
 from muster.planner.stages import Candidate, StageWish, lay_out
 from muster.ports import PackageManager
+from muster.solver.carried import Carried, NotNamed, same_names
 from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
 from muster.solver.words import sentence
 
@@ -116,7 +116,8 @@ def _node(
         answers[key] = given.solve(kind, pool)
     answer = answers[key]
     if isinstance(answer, NoSolution):
-        return Waiting(node.name, WaitingOn.NO_SOLUTION, sentence(answer.because))
+        on = WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION
+        return Waiting(node.name, on, sentence(answer.because))
     return _change(given, node, pool, kind, answer, facts, because)
 
 
@@ -226,7 +227,7 @@ def _change(
         done_when=_stack_is(wanted, packages),
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
-    because.update(dict.fromkeys((*(f"{target}: {sentence(rule)}" for rule in said), *named.because)))
+    because.update(dict.fromkeys(f"{target}: {sentence(rule)}" for rule in said))
     holders = facts.value("holder.pids")
     busy = isinstance(holders, Unknown) or bool(holders)
     stratum = f"{kind.product} / {kind.kernel} / {kind.flavour}"

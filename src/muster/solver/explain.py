@@ -1,26 +1,28 @@
 """Why an answer is what it is, as a tree of values. Words are made from it elsewhere; what could be done about it is a second list."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSays:
-    """A rule of the knowledge base: its id, what it says in a clause, and where that was read.
+    """A rule: its id, what it says in a clause, and where that was read.
 
     `doubt` says what of it nobody found written; such a rule is never said without it, and what rests on it needs a person's word.
+    `ask` says what is not decided here, and who will: the node's preflight, the first canary, a person.
     """
 
     rule: str
     says: str
     source: str
     doubt: str = ""
+    ask: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Something seen on the nodes of a class, by fact path."""
+    """Something seen on the nodes of a class, by fact path; of what is unknown, why."""
 
     path: str
     value: str
@@ -28,10 +30,11 @@ class Observed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Something the policy asks for, with the path in the policy."""
+    """Something the policy asks for, with the path in the policy, and where that stands (`fleet.yaml:12`) once somebody has looked it up."""
 
     path: str
     value: str
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,17 @@ class Hint:
     """What would unblock, kept apart from why it is blocked."""
 
     says: str
+
+
+def located(tree: "Because", where: Callable[[str], str]) -> "Because":
+    """The tree with each `Wanted` at the place that `where` gives for its path."""
+    causes: list[Because | Leaf] = []
+    for cause in tree.causes:
+        if isinstance(cause, Wanted):
+            causes.append(Wanted(cause.path, cause.value, where(cause.path)))
+        else:
+            causes.append(located(cause, where) if isinstance(cause, Because) else cause)
+    return Because(tree.conclusion, tuple(causes))
 
 
 def leaves(tree: "Because | Leaf") -> Iterator[Leaf]:

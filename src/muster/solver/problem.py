@@ -1,20 +1,64 @@
 """What the solver is asked and what it answers, as values."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from muster.knowledge.query import ProductAnswer, branch_number, identify
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.fact import Unknown
 from muster.model.policy import DriverWish
 from muster.model.stack import PackagePin
 from muster.model.versions.driver import DriverVersion
-from muster.solver.explain import Because, Hint, RuleSays
+from muster.solver.explain import Because, Hint, Observed, RuleSays
+
+_NOT_SEEN = Unknown("not collected")
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that the node can boot: whether its headers are there, and who signed the module on disk (`none`: nobody)."""
+
+    name: str
+    headers: bool | Unknown
+    signer: str | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What the node's package lists offer of the packages that carry its driver.
+
+    `whole`: the package versions that each of them is offered in; `partial`: those that some lack, with which; `lost`: the installed
+    packages that are offered no more. `carries` compares a version with a driver.
+    """
+
+    whole: tuple[str, ...]
+    partial: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    lost: tuple[PackagePin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """What the node shows of NVSwitches: its GPUs, the state they give of their fabric (empty: none given), and what manages it.
+
+    `manager` is the version of the fabric manager that is installed, empty where none is. `services` are the units that are there.
+    """
+
+    gpus: int | Unknown = _NOT_SEEN
+    state: str = ""
+    manager: str | Unknown = _NOT_SEEN
+    services: tuple[str, ...] | Unknown = _NOT_SEEN
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClass:
     """The facts of a node that matter to its driver; nodes that agree in all of them get one answer.
 
-    `driver` is the version on disk, `loaded` the running one (empty when unknown); `packages` carry the driver on this class of node.
+    `driver` is the version on disk, `loaded` the running one (empty when unknown); `packages` carry the driver on this class of node, the
+    fabric manager and IMEX among them whatever their version. `root` is the kind of the root file system of a node that boots from an
+    image, else empty; `toolkits` are the CUDA releases and `compat` the forward-compatibility packages that lie on the node; `prebuilt` the
+    packages that bring kernel modules ready built.
+    What could not be seen says why, and is never compatible.
     """
 
     product: str
@@ -26,6 +70,22 @@ class NodeClass:
     loaded: str
     manager: str
     packages: tuple[PackagePin, ...]
+    root: str | Unknown = _NOT_SEEN
+    kernels: tuple[Kernel, ...] | Unknown = _NOT_SEEN
+    secure_boot: bool | Unknown = _NOT_SEEN
+    enrolled: tuple[str, ...] | Unknown = _NOT_SEEN
+    runfile: bool | Unknown = _NOT_SEEN
+    offers: Offers | Unknown = _NOT_SEEN
+    switches: Switches = field(default_factory=Switches)
+    toolkits: tuple[str, ...] = ()
+    compat: tuple[PackagePin, ...] = ()
+    prebuilt: tuple[str, ...] = ()
+    confidential: bool | Unknown = _NOT_SEEN
+
+    @property
+    def products(self) -> tuple[str, ...]:
+        """The kinds of GPU in the node: mostly one."""
+        return tuple(self.product.split(", "))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +110,24 @@ class Candidate:
         """The driver's branch, such as `R580`."""
         return self.driver.branch
 
+    @property
+    def number(self) -> int:
+        """The branch's number."""
+        return branch_number(self.driver.branch)
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One kind of GPU of the class, and what is known of it (None: nothing)."""
+
+    name: str
+    known: ProductAnswer | None
+
+    @property
+    def seen(self) -> Observed:
+        """Where its name comes from."""
+        return Observed("gpu.product", self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -59,17 +137,33 @@ class Question:
     kind: NodeClass
     demand: Demand
     known: KnowledgeBase
+    gpus: tuple[Gpu, ...]
+
+
+def gpus_of(kind: NodeClass, base: KnowledgeBase) -> tuple[Gpu, ...]:
+    """The kinds of GPU of a class, looked up once for all its candidates."""
+    return tuple(Gpu(name, identify(base, name)) for name in kind.products)
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rule's no: why, and apart from that what would unblock."""
+    """A rule's no: why, and apart from that what would unblock. `unknown`: it is a no because something could not be seen."""
 
     because: Because
     hints: tuple[Hint, ...] = ()
+    unknown: bool = False
 
 
-Judgement: TypeAlias = RuleSays | Refusal
+Judgement: TypeAlias = tuple[RuleSays, ...] | Refusal
+"""What a rule says for a candidate (nothing where it does not apply), or its no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: its name, by which refusals are told apart and tests take it away, and the judgement."""
+
+    name: str
+    judge: Callable[[Question], Judgement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +177,15 @@ class Solution:
 
 @dataclass(frozen=True, slots=True)
 class NoSolution:
-    """No candidate is admissible: why, and apart from that what would unblock."""
+    """No candidate is admissible: why, and apart from that what would unblock.
+
+    `rules` names the rules that refused, most basic first; `unknown`: each refusal is one because something could not be seen.
+    """
 
     because: Because
     hints: tuple[Hint, ...]
+    rules: tuple[str, ...] = ()
+    unknown: bool = False
 
 
 Answer: TypeAlias = Solution | NoSolution

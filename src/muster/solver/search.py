@@ -1,49 +1,61 @@
 """Finds the best driver that every rule admits, or says why there is none. Pure; the rules are handed in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 from muster.knowledge.query import branch_number, releases
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.policy import WantBranch
 from muster.solver.candidates import candidates, wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, RuleSays, Wanted
+from muster.solver.hints import NEWER_KNOWLEDGE, few
 from muster.solver.problem import (
     Answer,
     Candidate,
     Demand,
-    Judgement,
     NodeClass,
     NoSolution,
     Question,
     Refusal,
+    Rule,
     Solution,
+    gpus_of,
 )
-from muster.solver.rules import architecture, cuda, flavour, known, restart
-
-Rule = Callable[[Question], Judgement]
-
-RULES: tuple[Rule, ...] = (known.RULE, architecture.RULE, flavour.RULE, cuda.RULE)
-"""The rules, in the order in which a refusal is told: the most basic first."""
-
-MOST_REASONS = 3
-"""How many refused candidates an explanation names; the rest are refused for reasons of the same kinds."""
+from muster.solver.registry import RULES
+from muster.solver.rules import restart
 
 
 def solve(kind: NodeClass, demand: Demand, base: KnowledgeBase, rules: Sequence[Rule] = RULES) -> Answer:
     """The first candidate that all rules admit, with the rules that admit it; else NoSolution. Same input, same answer."""
-    refusals: list[Refusal] = []
-    for driver in candidates(demand.wish, base):
-        question = Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base)
-        judgements = [rule(question) for rule in rules]
-        refused = next((j for j in judgements if isinstance(j, Refusal)), None)
-        if refused is None:
-            because = tuple(j for j in judgements if isinstance(j, RuleSays))
-            return Solution(question.candidate, because, restart.reasons(question))
-        refusals.append(refused)
+    refusals: list[tuple[str, Refusal]] = []
+    for question in _questions(kind, demand, base):
+        judged = judge(question, rules)
+        if isinstance(judged, Solution):
+            return judged
+        refusals.append(judged)
     return _none(kind, demand, base, refusals)
 
 
-_NEWER = Hint("newer knowledge comes with a newer release of Muster")
+def ranked(kind: NodeClass, demand: Demand, base: KnowledgeBase, rules: Sequence[Rule] = RULES) -> tuple[Solution, ...]:
+    """Every candidate that all rules admit, the best first."""
+    judged = (judge(question, rules) for question in _questions(kind, demand, base))
+    return tuple(each for each in judged if isinstance(each, Solution))
+
+
+def judge(question: Question, rules: Sequence[Rule] = RULES) -> Solution | tuple[str, Refusal]:
+    """What the rules say of one candidate: admitted by all, or the first that refuses, by name."""
+    said: list[RuleSays] = []
+    for rule in rules:
+        judgement = rule.judge(question)
+        if isinstance(judgement, Refusal):
+            return rule.name, judgement
+        said += judgement
+    return Solution(question.candidate, tuple(dict.fromkeys(said)), restart.reasons(question))
+
+
+def _questions(kind: NodeClass, demand: Demand, base: KnowledgeBase) -> Iterator[Question]:
+    gpus = gpus_of(kind, base)
+    for driver in candidates(demand.wish, base):
+        yield Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base, gpus)
 
 
 def _known_branches(demand: Demand, base: KnowledgeBase) -> tuple[Hint, ...]:
@@ -56,17 +68,22 @@ def _known_branches(demand: Demand, base: KnowledgeBase) -> tuple[Hint, ...]:
     return (Hint(f"the nearest branches with releases are {', '.join(f'R{n}' for n in near[:3])}"),) if near else ()
 
 
-def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequence[Refusal]) -> NoSolution:
+def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequence[tuple[str, Refusal]]) -> NoSolution:
+    """The whole proof: every candidate's refusal is in the tree, each reason once."""
     wanted = Wanted(f"pools.{demand.pool}.driver", wish_text(demand.wish))
-    distinct = list(dict.fromkeys(refusal.because for refusal in refusals))
-    if not distinct:
+    if not refusals:
         because = Because(
             f"no known driver is {wish_text(demand.wish)}", (wanted, NoCandidate("no release of that kind"))
         )
-        return NoSolution(because, (*_known_branches(demand, base), _NEWER))
-    hints = tuple(dict.fromkeys(hint for refusal in refusals for hint in refusal.hints))
+        return NoSolution(because, few((*_known_branches(demand, base), NEWER_KNOWLEDGE)), ("no-candidate",))
+    hints = few(tuple(hint for _, refusal in refusals for hint in refusal.hints))
+    rules = tuple(dict.fromkeys(name for name, _ in refusals))
+    unknown = all(refusal.unknown for _, refusal in refusals)
+    distinct = tuple(dict.fromkeys(refusal.because for _, refusal in refusals))
     if len(distinct) == 1:
         (only,) = distinct
-        return NoSolution(Because(only.conclusion, tuple(dict.fromkeys((wanted, *only.causes)))), hints[:MOST_REASONS])
-    conclusion = f"none of the {len(refusals)} drivers that are {wish_text(demand.wish)} can run on {kind.product}"
-    return NoSolution(Because(conclusion, (wanted, *distinct[:MOST_REASONS])), hints[:MOST_REASONS])
+        tree = Because(only.conclusion, tuple(dict.fromkeys((wanted, *only.causes))))
+    else:
+        conclusion = f"none of the {len(refusals)} drivers that are {wish_text(demand.wish)} can run on {kind.product}"
+        tree = Because(conclusion, (wanted, *distinct))
+    return NoSolution(tree, hints, rules, unknown)

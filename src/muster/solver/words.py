@@ -8,6 +8,9 @@ from muster.solver.explain import Because, Leaf, NoCandidate, Observed, RuleSays
 DOUBT = "rests on memory, a site must confirm it"
 """Stands in every sentence about a rule that nobody found written; `planner.lint` looks for it."""
 
+ASK = "not decided here"
+"""Stands in every sentence about what others decide, with who they are."""
+
 
 def sentence(tree: Because | Leaf) -> str:
     """One clause for the top of a tree, without its causes."""
@@ -15,27 +18,35 @@ def sentence(tree: Because | Leaf) -> str:
         case Because(conclusion=conclusion, causes=causes):
             doubts = [cause.doubt for cause in causes if isinstance(cause, RuleSays) and cause.doubt]
             return conclusion + (f" ({DOUBT}: {'; '.join(doubts)})" if doubts else "")
-        case RuleSays(says=says, rule=rule, doubt=doubt):
-            return f"{says} [{rule}]" + (f" ({DOUBT}: {doubt})" if doubt else "")
+        case RuleSays(says=says, rule=rule, doubt=doubt, ask=ask):
+            weak = f" ({DOUBT}: {doubt})" if doubt else ""
+            return f"{says} [{rule}]{weak}" + (f" ({ASK}: {ask})" if ask else "")
         case Observed(path=path, value=value):
             return f"the node shows {path} = {value}"
-        case Wanted(path=path, value=value):
-            return f"the policy asks for {path} = {value}"
+        case Wanted(path=path, value=value, at=at):
+            return f"the policy asks for {path} = {value}" + (f" ({at})" if at else "")
         case NoCandidate(what=what):
             return f"nothing to choose from: {what}"
         case _:
             assert_never(tree)
 
 
-def paragraphs(tree: Because | Leaf, depth: int = 0) -> tuple[str, ...]:
-    """The tree as indented lines, a conclusion before what it rests on."""
+MOST_CAUSES = 6
+"""So many causes of one conclusion are said; --json has them all."""
+
+
+def paragraphs(tree: Because | Leaf, depth: int = 0, most: int | None = None) -> tuple[str, ...]:
+    """The tree as indented lines, a conclusion before what it rests on; with `most`, so many causes of each conclusion and how many more."""
     lead = "" if depth == 0 else "  " * depth + "because "
     lines = [lead + sentence(tree)]
     if isinstance(tree, RuleSays) and tree.source:
         lines.append("  " * (depth + 1) + f"source: {tree.source}")
     if isinstance(tree, Because):
-        for cause in tree.causes:
-            lines += paragraphs(cause, depth + 1)
+        for cause in tree.causes[:most]:
+            lines += paragraphs(cause, depth + 1, most)
+        left = len(tree.causes) - (len(tree.causes) if most is None else most)
+        if left > 0:
+            lines.append("  " * (depth + 1) + f"and {left} more of the kind: --json has them")
     return tuple(lines)
 
 
@@ -44,12 +55,13 @@ def body(tree: Because | Leaf) -> Mapping[str, object]:
     match tree:
         case Because(conclusion=conclusion, causes=causes):
             return {"conclusion": conclusion, "causes": [body(cause) for cause in causes]}
-        case RuleSays(rule=rule, says=says, source=source, doubt=doubt):
-            return {"rule": rule, "says": says, "source": source} | ({"doubt": doubt} if doubt else {})
+        case RuleSays(rule=rule, says=says, source=source, doubt=doubt, ask=ask):
+            more = {key: value for key, value in (("doubt", doubt), ("ask", ask)) if value}
+            return {"rule": rule, "says": says, "source": source, **more}
         case Observed(path=path, value=value):
             return {"observed": path, "value": value}
-        case Wanted(path=path, value=value):
-            return {"wanted": path, "value": value}
+        case Wanted(path=path, value=value, at=at):
+            return {"wanted": path, "value": value} | ({"at": at} if at else {})
         case NoCandidate(what=what):
             return {"no_candidate": what}
         case _:

@@ -1,55 +1,42 @@
-"""A branch drives only some GPU architectures, and a build only some CPU architectures."""
+"""A branch drives only some GPU architectures, and a build only some CPU architectures. Each kind of GPU in a node must be driven."""
 
-from muster.knowledge.query import ProductAnswer, branch_number, identify
+from muster.knowledge.query import branch_number
+from muster.knowledge.query_limits import architecture_limit, limit_claim
+from muster.knowledge.schema import Architecture, Confidence
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
-from muster.solver.doubt import WEAK, doubt
+from muster.solver.doubt import WEAK, cited, doubt
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, RuleSays
-from muster.solver.problem import Judgement, Question, Refusal
-
-UNDECIDED = ("Rubin GR100",)
-"""Architectures of which too little is known to decide anything (knowledge limits, 2026-11-30): ids, names and branches rest on memory."""
+from muster.solver.hints import NEWER_KNOWLEDGE
+from muster.solver.problem import Gpu, Judgement, Question, Refusal, Rule
 
 
-def judge(question: Question) -> Judgement:
-    """The GPU's architecture lies within the branches that drive it, and the build exists for the node's CPU."""
-    product = question.kind.product
-    answer = identify(question.known, product)
-    seen = Observed("gpu.product", product)
-    if answer is None:
-        because = Because(
-            f"which architecture {product} has is not known", (seen, NoCandidate("no record of this product"))
-        )
-        return Refusal(because, (Hint("newer knowledge comes with a newer release of Muster"),))
-    refused = _undecided(answer, seen) or _outside(question, answer, seen) or _cpu(question)
-    if refused is not None:
-        return refused
-    name = answer.architecture.name
+def _known(question: Question) -> Judgement:
+    """Each kind of GPU has a record, of which enough is known to decide."""
+    for gpu in question.gpus:
+        if gpu.known is None:
+            because = Because(
+                f"which architecture {gpu.name} has is not known",
+                (gpu.seen, NoCandidate("no record of this product")),
+            )
+            return Refusal(because, (NEWER_KNOWLEDGE,))
+        architecture = gpu.known.architecture
+        limit = architecture_limit(question.known, architecture.name)
+        if limit is not None:
+            conclusion = f"too little is known of {architecture.name} GPUs to choose a driver"
+            says = cited("product-is-known", limit_claim(limit))
+            return Refusal(Because(conclusion, (gpu.seen, says)), (Hint(f"ask {limit.ask}"),))
+    return tuple(_drives(question, gpu, gpu.known.architecture) for gpu in question.gpus if gpu.known is not None)
+
+
+def _drives(question: Question, gpu: Gpu, architecture: Architecture) -> RuleSays:
+    first = (f"which branch first drives {architecture.name}", architecture.first_branch_confidence)
     return RuleSays(
         "branch-drives-architecture",
-        f"{question.candidate.branch} drives {name} GPUs",
-        ", ".join(answer.architecture.provenance.sources),
-        doubt(
-            (f"that {product} is {name}", answer.provenance.confidence),
-            (f"the record of {name}", answer.architecture.provenance.confidence),
-            *(
-                ()
-                if _ran_before(question)
-                else ((f"which branch first drives {name}", answer.architecture.first_branch_confidence),)
-            ),
-        ),
+        f"{question.candidate.branch} drives {architecture.name} GPUs",
+        _source(architecture),
+        doubt(_belongs(gpu), _record(architecture), *(() if _ran_before(question) else (first,))),
     )
-
-
-def _undecided(answer: ProductAnswer, seen: Observed) -> Refusal | None:
-    name = answer.architecture.name
-    if name not in UNDECIDED:
-        return None
-    says = RuleSays(
-        "not-decided-from-memory", f"nothing is decided for {name}", ", ".join(answer.architecture.provenance.sources),
-        doubt((f"the record of {name}", answer.architecture.provenance.confidence)),
-    )  # fmt: skip
-    return Refusal(Because(f"too little is known of {name} GPUs to choose a driver", (seen, says)))
 
 
 def _ran_before(question: Question) -> bool:
@@ -58,38 +45,55 @@ def _ran_before(question: Question) -> bool:
         now = branch_number(DriverVersion.parse(question.kind.loaded).branch)
     except (VersionSyntaxError, ValueError):
         return False
-    return now <= branch_number(question.candidate.branch)
+    return now <= question.candidate.number
 
 
-def _outside(question: Question, answer: ProductAnswer, seen: Observed) -> Refusal | None:
-    architecture, branch = answer.architecture, question.candidate.branch
-    source = ", ".join(architecture.provenance.sources)
-    belongs = (f"that {question.kind.product} is {architecture.name}", answer.provenance.confidence)
-    first, last = architecture.first_branch, architecture.last_branch
-    if last is not None and branch_number(branch) > branch_number(last):
+def _not_too_new(question: Question) -> Judgement:
+    """No kind of GPU was dropped by this branch or one before it."""
+    for gpu in question.gpus:
+        architecture = None if gpu.known is None else gpu.known.architecture
+        if architecture is None or architecture.last_branch is None:
+            continue
+        last = architecture.last_branch
+        if question.candidate.number > branch_number(last):
+            says = RuleSays(
+                "last-branch-of-architecture", f"{last} is the last branch that drives {architecture.name}",
+                _source(architecture), doubt(_belongs(gpu), _record(architecture)),
+            )  # fmt: skip
+            because = Because(
+                f"{question.candidate.branch} does not drive {architecture.name} GPUs any more", (gpu.seen, says)
+            )
+            return Refusal(because, (Hint(f"keep these nodes on {last}: give them a pool of their own"),))
+    return ()
+
+
+def _not_too_old(question: Question) -> Judgement:
+    """Each kind of GPU is driven by this branch already. What the node shows is worth more than what somebody remembers."""
+    for gpu in question.gpus:
+        architecture = None if gpu.known is None else gpu.known.architecture
+        if architecture is None or architecture.first_branch is None:
+            continue
+        first, confidence = architecture.first_branch, architecture.first_branch_confidence
+        if question.candidate.number >= branch_number(first) or (confidence in WEAK and _ran_before(question)):
+            continue
         says = RuleSays(
-            "last-branch-of-architecture", f"{last} is the last branch that drives {architecture.name}", source,
-            doubt(belongs, (f"the record of {architecture.name}", architecture.provenance.confidence)),
+            "first-branch-of-architecture", f"{first} is the first branch that drives {architecture.name}",
+            _source(architecture), doubt(_belongs(gpu), (f"which branch first drives {architecture.name}", confidence)),
         )  # fmt: skip
-        because = Because(f"{branch} does not drive {architecture.name} GPUs any more", (seen, says))
-        return Refusal(because, (Hint(f"keep these nodes on {last}: give them a pool of their own"),))
-    if first is not None and branch_number(branch) < branch_number(first):
-        if architecture.first_branch_confidence in WEAK and _ran_before(question):
-            return None  # what the node shows is worth more than what somebody remembers
-        says = RuleSays(
-            "first-branch-of-architecture", f"{first} is the first branch that drives {architecture.name}", source,
-            doubt(belongs, (f"which branch first drives {architecture.name}", architecture.first_branch_confidence)),
-        )  # fmt: skip
-        because = Because(f"{branch} does not drive {architecture.name} GPUs yet", (seen, says))
+        causes: tuple[Observed | RuleSays, ...] = (gpu.seen, says)
+        if confidence in WEAK:
+            causes = (gpu.seen, Observed("module.nvidia.loaded_version", question.kind.loaded or "unknown"), says)
+        because = Because(f"{question.candidate.branch} does not drive {architecture.name} GPUs yet", causes)
         return Refusal(because, (Hint(f"choose {first} or newer"),))
-    return None
+    return ()
 
 
-def _cpu(question: Question) -> Refusal | None:
+def _cpu(question: Question) -> Judgement:
+    """The build exists for the node's CPU."""
     release = question.known.releases.get(question.candidate.driver.plain)
     arch = question.kind.arch
     if release is None or release.architectures is None or arch in release.architectures:
-        return None
+        return ()
     says = RuleSays(
         "build-for-cpu",
         f"{release.version.text} exists for {', '.join(release.architectures)}",
@@ -99,4 +103,22 @@ def _cpu(question: Question) -> Refusal | None:
     return Refusal(Because(f"there is no {release.version.text} for {arch}", (Observed("arch", arch), says)), ())
 
 
-RULE = judge
+def _source(architecture: Architecture) -> str:
+    return ", ".join(architecture.provenance.sources)
+
+
+def _belongs(gpu: Gpu) -> tuple[str, Confidence]:
+    assert gpu.known is not None
+    return f"that {gpu.name} is {gpu.known.architecture.name}", gpu.known.provenance.confidence
+
+
+def _record(architecture: Architecture) -> tuple[str, Confidence]:
+    return f"the record of {architecture.name}", architecture.provenance.confidence
+
+
+RULES = (
+    Rule("product-is-known", _known),
+    Rule("last-branch-of-architecture", _not_too_new),
+    Rule("first-branch-of-architecture", _not_too_old),
+    Rule("build-for-cpu", _cpu),
+)

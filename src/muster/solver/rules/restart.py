@@ -1,36 +1,26 @@
 """Where exchanging the loaded module is not enough, and the node must restart. It admits and refuses nothing."""
 
-from muster.knowledge.query import branch_number, identify
+from muster.knowledge.query_limits import in_place_limit, limit_claim
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
+from muster.solver.doubt import cited
 from muster.solver.explain import RuleSays
 from muster.solver.problem import Question
-
-HANGS_FROM, HANGS_TO = 610, 615
-"""An upgrade without a restart from R610 to R615 hung: one report, its range unknown, so every change across the two restarts."""
-
-_REPORT = "LIMITS of the knowledge records, 2026-11-30: one source, range unknown"
+from muster.solver.rules import fabric
 
 
 def reasons(question: Question) -> tuple[RuleSays, ...]:
     """Why these nodes must restart for this candidate; empty when a reload will do."""
-    before, after = _branch(question.kind.loaded or question.kind.driver), branch_number(question.candidate.branch)
+    before, after = _branch(question.kind.loaded or question.kind.driver), question.candidate.branch
     if before is None:
         return (RuleSays("restart-when-unknown", "the branch that runs now is not known", ""),)
-    found = []
-    if before <= HANGS_FROM and after >= HANGS_TO:
-        found.append(RuleSays("restart-across-r615", f"from R{before} to R{after} a reload may hang", _REPORT))
-    answer = identify(question.known, question.kind.product)
-    product = None if answer is None else answer.product
-    manager = any("fabricmanager" in pin.name for pin in question.kind.packages)
-    if before != after and product is not None and product.nvswitch is not None and not manager:
-        says = f"{product.name} hangs on an NVSwitch, and which Fabric Manager runs is not read back"
-        found.append(RuleSays("restart-with-nvswitch", says, ", ".join(product.provenance.sources)))
-    return tuple(found)
+    gpu = fabric.switched(question)
+    limit = in_place_limit(question.known, before, after, switches=gpu is not None and not fabric.moves(question.kind))
+    return () if limit is None else (cited("restart-in-place", limit_claim(limit)),)
 
 
-def _branch(driver: str) -> int | None:
+def _branch(driver: str) -> str | None:
     try:
-        return branch_number(DriverVersion.parse(driver).branch)
+        return DriverVersion.parse(driver).branch
     except (VersionSyntaxError, ValueError):
         return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from muster.knowledge.query import branch_number, installed_set, package_set
-from muster.knowledge.schema import Confidence, KnowledgeBase, PackageMember, PackageNeed, PackageSet
+from muster.knowledge.schema import KnowledgeBase, PackageMember, PackageNeed, PackageSet
 from muster.model.policy import Flavour
 from muster.model.stack import PackagePin, pins_from
 from muster.model.versions.driver import DriverVersion
@@ -22,17 +22,20 @@ _BRANCH = re.compile(r"-\d{3,4}(?=-|$)")
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The packages that carry the target, and what has to be said of them to whoever approves."""
+    """The packages that carry the target, and where their names come from."""
 
     packages: tuple[PackagePin, ...]
-    because: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
+    """Names of today that go, where the change crosses into another set of names."""
+    names_from: PackageSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NotNamed:
-    """Nobody can say what the packages are called: why."""
+    """Nobody can say what the packages are called: why, and by which packages of today that is told."""
 
     why: str
+    packages: tuple[str, ...]
 
 
 def carried(kind: NodeClass, target: str, flavour: str, version: str, base: KnowledgeBase) -> Carried | NotNamed:
@@ -68,12 +71,14 @@ def _same_names(
     names = tuple(given)
     if flavour != kind.flavour:
         return NotNamed(
-            f"what the {flavour} flavour of R{to} is called on {kind.os} is not known: no package set names it"
+            f"what the {flavour} flavour of R{to} is called on {kind.os} is not known: no package set names it",
+            names[:1],
         )
     numbered = [name for name in names if f"-{number}" in name]
     if number != to and numbered:
         return NotNamed(
-            f"what {numbered[0]} becomes with R{to} on {kind.os} is not known: no package set names it (knowledge: package_sets)"
+            f"what {numbered[0]} becomes with R{to} on {kind.os} is not known: no package set names it (knowledge: package_sets)",
+            tuple(numbered[:1]),
         )
     return Carried(pins_from(dict.fromkeys(names, version)))
 
@@ -95,23 +100,15 @@ def _crossing(
             lost.add(old[name].role)
         else:
             return NotNamed(
-                f"what becomes of {name} with {target} is not known: neither {source[0].id} nor {wanted[0].id} names it"
+                f"what becomes of {name} with {target} is not known: neither {source[0].id} nor {wanted[0].id} names it",
+                (*(each for each in names if each in old), name),
             )
     known_roles = {member.role for member in source[0].members}
     for name, member in new.items():
         if member.need is PackageNeed.ALWAYS and (member.role in lost or member.role not in known_roles):
             taken[name] = None
-    gone = sorted(set(names) - set(taken))
-    said = (
-        [f"{target}: packages change their names ({wanted[0].id}): {len(gone)} go, {', '.join(gone[:3])} first"]
-        if gone
-        else []
-    )
-    if wanted[0].provenance.confidence is Confidence.MEMORY:
-        said.append(
-            f"{target}: the names of {wanted[0].id} rest on memory; preflight asks the repository before anything is touched"
-        )
-    return Carried(pins_from(_versions(taken, new, target)), tuple(said))
+    gone = tuple(sorted(set(names) - set(taken)))
+    return Carried(pins_from(_versions(taken, new, target)), gone, wanted[0])
 
 
 def _versions(taken: Iterable[str], new: Mapping[str, PackageMember], target: str) -> Mapping[str, str]:

@@ -1,0 +1,1 @@
+set prompt = "%m> "; if ($?prompt) echo "welcome to csh"
