@@ -148,6 +148,10 @@ class Store(Protocol):
         """
         ...
 
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        """By node the most GPUs (`gpu.count`) that answered there since then, or were there at that time; without nodes that never told."""
+        ...
+
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         """Add nodes or renew them, by name. One that left the inventory stays: a run in flight still has to reach it."""
         ...

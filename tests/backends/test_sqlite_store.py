@@ -479,12 +479,13 @@ def test_a_store_of_the_second_form_keeps_its_looks_its_history_and_its_plans(pa
         ("gpu[GPU-a].ecc.mode", True, later(120)), ("gpu[GPU-b].ecc.mode", True, later(120)),
     ]  # fmt: skip
     assert len(past) == 11
+    assert inline(store.most_gpus(later(0))) == {"n1": 2}
     inline(store.save_facts([first]))
     assert inline(store.history("n1")) == past
     inline(store.close())
     assert {str(name) for (name,) in rows(path, "SELECT name FROM sqlite_master WHERE type = 'table'")} == {
         "meta", "nodes", "plans", "approvals", "rollouts", "runs", "audit", "look_parts", "looks", "first_looks",
-        "fact_changes", "fact_shapes", "fact_members",
+        "fact_changes", "fact_shapes", "fact_members", "gpu_counts",
     }  # fmt: skip
 
 

@@ -100,3 +100,11 @@ def test_findings_are_chosen_by_severity_and_code(desk: Desk) -> None:
     assert codes("--severity", "error") == ({"library-is-not-loaded"}, 1)
     assert codes("--severity", "note") == (set(), 0)
     assert "no finding is of this kind" in desk.here("check", "--severity", "note").out
+
+
+def test_a_code_that_no_finding_can_have_is_refused_with_the_nearest(desk: Desk) -> None:
+    said = desk.here("check", "--code", "next-boot-difers")
+    assert said.exit_code == 3
+    assert "next-boot-difers" in said.err
+    assert "did you mean next-boot-differs" in said.err
+    assert desk.here("check", "--code", "never-seen", "--code", "xyzzy", "--json").exit_code == 3

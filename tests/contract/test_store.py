@@ -118,6 +118,18 @@ def test_every_change_of_a_lasting_value_is_kept_and_nothing_else(store: Store) 
     )
 
 
+def test_the_most_gpus_since_a_time_are_those_that_were_there_at_it_or_came_after(store: Store) -> None:
+    lost = Unknown("no answer")
+    for at, n1, n2 in ((0, 8, lost), (60, 8, 4), (120, 7, lost), (180, lost, 4), (240, 7, 2)):
+        inline(store.save_facts([look("n1", at, gpu__count=n1), look("n2", at, gpu__count=n2), look("n3", at)]))
+    assert inline(store.most_gpus(later(0))) == {"n1": 8, "n2": 4}
+    assert inline(store.most_gpus(later(119))) == {"n1": 8, "n2": 4}
+    assert inline(store.most_gpus(later(120))) == {"n1": 7, "n2": 4}
+    assert inline(store.most_gpus(later(9999))) == {"n1": 7, "n2": 2}
+    inline(store.save_facts([look("n1", 300, trouble="timeout")]))
+    assert inline(store.most_gpus(later(9999))) == {"n1": 7, "n2": 2}
+
+
 def test_a_value_that_went_away_is_a_change_and_so_is_its_coming_back(store: Store) -> None:
     looks = (
         look("n1", 0, a="1", b="1"),

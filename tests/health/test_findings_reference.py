@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from muster.health.cause import ASKED
+from muster.health.codes import CODES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "findings.md"
@@ -13,7 +13,7 @@ PAGE = ROOT / "docs" / "reference" / "findings.md"
 
 def judged() -> Iterator[tuple[str, str]]:
     """(code, severity) of every finding that the code makes."""
-    for path in sorted((ROOT / "src/muster/health").rglob("*.py")):
+    for path in (*sorted((ROOT / "src/muster/health").rglob("*.py")), ROOT / "src/muster/control/planning.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or len(call.args) < 2:
                 continue
@@ -22,10 +22,14 @@ def judged() -> Iterator[tuple[str, str]]:
                 yield str(code.value), severity.attr.lower()
 
 
-def test_the_page_lists_every_finding_and_no_other() -> None:
-    rows = re.findall(
-        r"^\| `([a-z-]+)` \| (\w+) \| (.+) \| (yes|) ?\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    assert [code for code, _, _, _ in rows] == sorted(code for code, _, _, _ in rows)
-    assert {(code, severity) for code, severity, _, _ in rows} == set(judged())
-    assert {code for code, _, _, asked in rows if asked} == ASKED
+def test_every_judgement_has_a_code_of_the_list_and_every_code_a_judgement() -> None:
+    assert {(each.code, each.severity.value) for each in CODES.values()} == set(judged())
+
+
+def test_the_page_lists_every_finding_as_the_code_has_it_and_no_other() -> None:
+    rows = re.findall(r"^\| `[a-z-]+` \| .*\|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    wanted = [
+        f"| `{each.code}` | {each.severity.value} | {each.meaning} | {'yes ' if each.cause_asked else ' '}|"
+        for each in CODES.values()
+    ]
+    assert rows == wanted, "put these rows into the page:\n" + "\n".join(wanted)

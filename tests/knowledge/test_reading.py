@@ -1,23 +1,20 @@
 """Knowledge files are read strictly: every record has its provenance, and no fault is read over."""
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.documents import Document, compose
+from muster.knowledge.base import FILES, revision_of
 from muster.knowledge.loader import DATA, load
 from muster.knowledge.reading import (
-    FILES,
     read_architectures,
-    read_base,
     read_branches,
     read_package_sets,
     read_releases,
     read_toolkits,
-    revision_of,
 )
 from muster.knowledge.schema import Confidence, KnowledgeBase, Provenance
 from muster.knowledge.shelves import read_shelves
@@ -91,13 +88,33 @@ def test_no_two_package_sets_answer_the_same_question() -> None:
         assert len(names) == len(set(names)), each.id
 
 
-def test_the_revision_follows_the_content_and_not_the_layout(tmp_path: Path) -> None:
+def revision(texts: Mapping[str, str]) -> str:
+    return revision_of({name: compose(text, name) for name, text in texts.items()})
+
+
+def test_the_revision_follows_the_content_and_not_the_layout() -> None:
     texts = {name: (DATA / name).read_text() for name in FILES}
-    assert read_base(texts).revision == BASE.revision
-    commented = {name: f"# a comment\n{text}" for name, text in texts.items()}
-    assert read_base(commented).revision == BASE.revision
-    changed = {**texts, "driver_branches.yaml": texts["driver_branches.yaml"].replace("'2028-06'", "'2028-08'")}
-    assert read_base(changed).revision != BASE.revision
+    assert revision(texts) == BASE.revision
+    assert revision({name: f"# a comment\n{text}\n\n" for name, text in texts.items()}) == BASE.revision
+    assert revision({f"/elsewhere/{name}": text for name, text in texts.items()}) != BASE.revision
+    for old, new in (("'2028-06'", "'2028-08'"), ("branch: R580", "branch: R581"), ("notes: ", "notes: x")):
+        changed = texts["driver_branches.yaml"].replace(old, new, 1)
+        assert changed != texts["driver_branches.yaml"]
+        assert revision({**texts, "driver_branches.yaml": changed}) != BASE.revision
+    assert revision({**texts, "/site/limits.yaml": texts["limits.yaml"]}) != BASE.revision
+
+
+@given(st.data())
+def test_any_change_of_any_value_changes_the_revision_and_a_comment_does_not(data: st.DataObject) -> None:
+    name = data.draw(
+        st.sampled_from(("limits.yaml", "forward_compat.yaml", "fabric_manager.yaml", "kernel_support.yaml"))
+    )
+    lines = (DATA / name).read_text().split("\n")
+    before = revision({name: "\n".join(lines)})
+    values = [at for at, line in enumerate(lines) if line.startswith(("  id: ", "- id: "))]
+    at = data.draw(st.sampled_from(values))
+    assert revision({name: "\n".join([*lines[:at], f"{lines[at]}x", *lines[at + 1 :]])}) != before
+    assert revision({name: "\n".join([*lines[:at], "# why", f"{lines[at]}  # a word", *lines[at + 1 :]])}) == before
 
 
 def test_the_revision_is_a_sha256_of_all_files() -> None:

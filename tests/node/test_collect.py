@@ -83,6 +83,22 @@ def test_an_output_is_cut_at_its_cap_and_one_without_end_ends(shell: tuple[str, 
     assert (frames["endless"].truncated, len(frames["endless"].stdout)) == (True, 1000)
 
 
+def test_an_output_that_the_node_cannot_write_down_is_no_answer(shell: tuple[str, ...], tmp_path: Path) -> None:
+    def node(limit: str) -> Mapping[str, Frame]:
+        text = render([("much", "printf '%03000d' 7", 5, 9000), ("little", "echo hi", 5, 100)], NONCE)
+        return parse_frames(
+            subprocess.run(
+                [*shell, "-c", f"{limit} exec {' '.join(shell)} -s"], input=text.encode(), capture_output=True, timeout=30,
+                env={**os.environ, "MUSTER_ROOT": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+            ).stdout,
+            NONCE,
+        )  # fmt: skip
+
+    much, little = node("ulimit -f 2;").values()
+    assert (much.exit_status, much.note, little) == (None, "unwritten", Frame(0, b"hi\n", False))
+    assert [frame.note for frame in node("").values()] == ["", ""]
+
+
 def test_a_command_that_hangs_costs_only_itself(shell: tuple[str, ...], tmp_path: Path) -> None:
     frames = parse_frames(
         collect(shell, tmp_path, ("hangs", "echo first; exec sleep 60", 1, 100), ("other", "echo hi", 5, 100)), NONCE
@@ -260,17 +276,19 @@ def test_a_text_cut_short_on_its_way_prints_nothing(shell: tuple[str, ...], tmp_
         assert done.stdout == b""
 
 
-FRAMES = b"0123456789abcdef a 0 0 3\nhi\n\n0123456789abcdef b deadline 1 2\nxy\n0123456789abcdef end 2\n"
+FRAMES = (
+    b"0123456789abcdef a 0 0 19\nhi\n0123456789abcdef\n0123456789abcdef b deadline 1 2\nxy\n0123456789abcdef end 2\n"
+)
 
 
 def test_banners_before_and_noise_between_frames_are_passed_over() -> None:
-    noisy = b"Welcome to gpu-01!\n\n" + FRAMES.replace(b"\n\n0123", b"\n\nprofile: noise\n0123")
+    noisy = b"Welcome to gpu-01!\n\n" + FRAMES.replace(b"\n0123456789abcdef b", b"\nprofile: noise\n0123456789abcdef b")
     assert parse_frames(noisy, NONCE) == {"a": Frame(0, b"hi\n", False), "b": Frame(None, b"xy", True, "deadline")}
 
 
 def test_a_frame_that_is_cut_short_is_missing() -> None:
     assert parse_frames(FRAMES[:-26], NONCE) == {"a": Frame(0, b"hi\n", False)}
-    assert parse_frames(FRAMES[:20], NONCE) == {}
+    assert parse_frames(FRAMES[:30], NONCE) == {}
 
 
 def test_another_nonce_is_not_ours() -> None:
@@ -310,7 +328,7 @@ def test_no_packed_bytes_raise(packed: bytes) -> None:
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.binary(max_size=300))
 def test_no_bytes_raise_and_a_whole_frame_among_them_is_found(before: bytes, inside: bytes, after: bytes) -> None:
-    frame = NONCE.encode() + b" a 0 0 " + str(len(inside)).encode() + b"\n" + inside + b"\n"
+    frame = NONCE.encode() + f" a 0 0 {len(inside) + len(NONCE)}\n".encode() + inside + NONCE.encode() + b"\n"
     assert parse_frames(before + b"\n" + frame + after, NONCE)["a"] == Frame(0, inside, False)
     assert dict(parse_frames(before, NONCE)) == {}
 

@@ -99,7 +99,7 @@ def test_a_job_that_came_after_the_drain_is_waited_for_and_not_ended(story: Stor
 def test_a_full_disk_leaves_the_node_out_unchanged_and_says_what_is_full(story: Story) -> None:
     assert story.applied.exit_code == 5, story.applied.out[-3000:]
     assert story.run(FULL)["phase"] == "left-out"
-    assert "File too large" in story.run(FULL)["cause"]
+    assert "the node could not write it down: no space left" in story.run(FULL)["cause"]
     assert story.after[FULL].transitions == story.before[FULL].transitions
     assert not story.after[FULL].lease
 

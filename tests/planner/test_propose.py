@@ -122,6 +122,13 @@ def test_facts_of_an_hour_are_fresh_and_of_a_second_more_are_stale() -> None:
     assert [each.on for each in plan.left_out] == [WaitingOn.STALE_FACTS]
 
 
+def test_facts_from_the_future_are_not_planned_on() -> None:
+    ahead = {"n0": seen("n0", {}, age_s=-300), "n1": seen("n1", {}, age_s=-9 * 365 * 86400)}
+    plan = propose(given([node("n0"), node("n1")], ahead))
+    assert [part.node for part in plan.nodes] == ["n0"]
+    assert [each.on for each in plan.left_out] == [WaitingOn.STALE_FACTS]
+
+
 def test_a_node_of_which_nobody_knows_whether_a_job_runs_there_counts_as_busy() -> None:
     nodes, facts = fleet(["perhaps busy", "busy", "good", "good", "good"])
     plan = propose(given(nodes, facts))

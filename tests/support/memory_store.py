@@ -1,7 +1,7 @@
 """A store that lasts as long as its object: `ports.Store` in plain Python, for fast tests of what works on a store."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -60,6 +60,18 @@ class MemoryStore:
 
     async def history(self, node: str) -> tuple[Fact, ...]:
         return tuple(self._history.get(node, ()))
+
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for node, past in self._history.items():
+            counts = [fact for fact in past if fact.path == "gpu.count" and isinstance(fact.value, int)]
+            before = [fact for fact in counts if fact.observed_at <= since][-1:]
+            lately = [
+                int(str(fact.value)) for fact in (*before, *(each for each in counts if each.observed_at > since))
+            ]
+            if lately:
+                found[node] = max(lately)
+        return found
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         self._nodes |= {node.name: node for node in nodes}

@@ -35,7 +35,10 @@ PACKAGES = ("libcuda1", "nvidia-driver", "nvidia-kernel-open-dkms")
 
 GOOD: Mapping[str, FactValue] = MappingProxyType(
     {
-        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
+        "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "pci.gpus": 8, "settings.mig": "Disabled", "settings.mig_devices": "0",
+        "settings.ecc": "Enabled", "settings.persistence": "Enabled", "settings.compute_mode": "Default", "settings.power_limit": "350.00 W",
+        "settings.clocks": "1755 MHz", "module.nvidia.loaded": True, "module.nvidia.options_differ": (), "initramfs.images": (),
+        "cuda.toolkits": (), "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
         "os.version": "12", "module.nvidia.flavour": "open", "module.nvidia.disk_version": OLD,
         "module.nvidia.loaded_version": OLD, "library.libcuda.version": OLD, "lease.held": False, "root_fs.kind": "ext4",
         "holder.pids": (), "packages.manager": "dpkg",
@@ -61,6 +64,8 @@ def seen(
     """Facts of a good node with some values changed; None takes one away."""
     all_of = {path: value for path, value in {**GOOD, **values}.items() if value is not None}
     then = T0 - timedelta(seconds=age_s)
+    if "clock.utc_s" not in values:
+        all_of["clock.utc_s"] = int(then.timestamp())
     facts = {path: Fact(path, value, "test", then) for path, value in all_of.items()}
     return NodeFacts(name, then, facts, None if trouble is None else Unknown(trouble))
 

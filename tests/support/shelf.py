@@ -35,7 +35,10 @@ FLEET: Mapping[str, Mapping[str, FactValue | None]] = {
 def made_now(facts: NodeFacts) -> NodeFacts:
     """The same look, a minute ago by this machine's clock: commands judge age by it."""
     then = datetime.now(UTC) - timedelta(seconds=60)
-    return replace(facts, observed_at=then, facts={p: replace(f, observed_at=then) for p, f in facts.facts.items()})
+    told = {p: replace(f, observed_at=then) for p, f in facts.facts.items()}
+    if "clock.utc_s" in told:
+        told["clock.utc_s"] = replace(told["clock.utc_s"], value=int(then.timestamp()))
+    return replace(facts, observed_at=then, facts=told)
 
 
 def put(desk: Desk, looks: Sequence[NodeFacts]) -> None:

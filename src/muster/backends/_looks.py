@@ -14,12 +14,13 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
 
-from muster.backends import _codec
+from muster.backends import _codec, _gpu_counts
 from muster.backends._cut import Piece, pieces, told_in
 from muster.backends._parts import KEYED, OWN, PASSING, PASSING_LIST, SHARED, Broken, Facts, Listing, Part, rows_of
 from muster.model.fact import GONE, Fact, FactValue, NodeFacts, Told, Unknown
 
-TABLES = """
+TABLES = (
+    """
 CREATE TABLE IF NOT EXISTS look_parts (
   id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, refs INTEGER NOT NULL, kind TEXT NOT NULL, mode INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS looks (
@@ -31,8 +32,10 @@ CREATE TABLE IF NOT EXISTS fact_changes (
   PRIMARY KEY (node, seq, shape, member)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS fact_shapes (
   id INTEGER PRIMARY KEY, source TEXT NOT NULL, shape TEXT NOT NULL, UNIQUE (source, shape));
-CREATE TABLE IF NOT EXISTS fact_members (id INTEGER PRIMARY KEY, member TEXT NOT NULL UNIQUE)
+CREATE TABLE IF NOT EXISTS fact_members (id INTEGER PRIMARY KEY, member TEXT NOT NULL UNIQUE);
 """
+    + _gpu_counts.TABLE
+)
 """Statements, each ended by a semicolon. `refs` counts the looks and first looks that show a part; times are microseconds since 1970."""
 
 _HASH_BYTES = 16
@@ -114,6 +117,7 @@ def _save_one(on: sqlite3.Connection, look: NodeFacts, work: _Work, broken: Brok
     parts = _parts_text(look, cut, work)
     own = _rows_text(cut, (KEYED, OWN))
     if parts != row.parts or own != row.own:
+        _gpu_counts.note(on, row.no, look)
         before = _listed(row.parts, work)
         for part in numbers:
             work.refs[part] = work.refs.get(part, 0) + 1
@@ -506,6 +510,7 @@ def add_history(on: sqlite3.Connection, node: str, facts: Sequence[Fact]) -> Non
         ids = (_shape_id(on, fact.source, shape, work), _member_id(on, member, work))
         work.changes.append((row.no, seq, *ids, _micros(fact.observed_at), text))
     on.executemany("INSERT INTO fact_changes VALUES (?, ?, ?, ?, ?, ?)", work.changes)
+    _gpu_counts.add(on, row.no, facts)
     for part in _listed(row.parts, work):
         on.execute("UPDATE look_parts SET refs = refs - 1 WHERE id = ?", (part,))
     on.execute("DELETE FROM first_looks WHERE node = ?", (row.no,))

@@ -38,7 +38,9 @@ COMMANDS: Mapping[str, Entry] = {
     ),
     "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "say", "plan"),
     "plans": Entry(SAY, "List, show, lint and approve plans.", "say", "plans"),
-    "knowledge": Entry(SAY, "Show what the knowledge base holds and how current it is.", "say", "knowledge"),
+    "knowledge": Entry(
+        SAY, "Show, check and extend what Muster knows of drivers, CUDA and GPUs.", "knowledge", "knowledge"
+    ),
     "apply": Entry(CHANGE, "Carry out an approved plan, or go on with it after a kill.", "change", "apply"),
     "rollouts": Entry(CHANGE, "List, show and watch rollouts.", "change", "rollouts"),
     "lease": Entry(CHANGE, "Show who holds which node; give one back by hand.", "lease", "lease"),

@@ -20,7 +20,7 @@ from muster.control.planning import findings
 from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
 from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
-from muster.health.cause import ASKED as CAUSE_ASKED
+from muster.health.codes import CAUSE_ASKED, CODES
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
@@ -187,7 +187,8 @@ def check(
         list[Severity] | None, typer.Option("--severity", help="Only findings of this severity; may be given again.")
     ] = None,
     code: Annotated[
-        list[str] | None, typer.Option("--code", help="Only findings of this code; may be given again.")
+        list[str] | None,
+        typer.Option("--code", help="Only findings of this code (docs/reference/findings.md); may be given again."),
     ] = None,
     node: Annotated[str | None, typer.Option("--node", help="Only findings that name this node.")] = None,
     oneline: Annotated[
@@ -206,11 +207,13 @@ def check(
         raise typer.BadParameter("--oneline speaks of one node: give --node NODE")
 
     async def work() -> int:
+        # A code that nothing can have would always be clean, which is what a script must not believe.
+        codes = tuple(named("finding code", each, list(CODES)) for each in code or ())
         async with open_site(fleet, store) as site:
             facts = await site.known_facts()
             every = await findings(site, facts)
             name = site.node_named(node) if node else ""
-            found = Wanted(tuple(severity or ()), tuple(code or ()), name).of(every)
+            found = Wanted(tuple(severity or ()), codes, name).of(every)
             if folder is not None:
                 pools = {view.node.name: view.pool for view in seen_as(site, facts, every)}
                 put_textfile(folder, textfile(every, pools, facts, site.clock.now()))

@@ -1,4 +1,4 @@
-"""`muster plan`, `plans`, `knowledge`, `version`: what could be, and why. None of them changes a node."""
+"""`muster plan`, `plans`, `version`: what could be, and why. None of them changes a node."""
 
 import platform
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,6 @@ A_NO, PARTIAL = 1, 5
 
 plan_app = app("Propose a change, as a plan. Changes nothing.")
 plans_app = app("List, show, lint and approve plans.")
-knowledge_app = app("What the knowledge base holds.")
 version_app = app("Print the version.")
 
 PlanId = Annotated[str, typer.Argument(help="The plan's id, a unique beginning of it, or `last`.")]
@@ -146,26 +145,6 @@ def plans_approve(
                 enough = len(approvals) >= found.approvals
                 say(f"next: muster apply {found.id}" if enough else "next: another person's `muster plans approve`")
             return 0
-
-    run(work, as_json=as_json)
-
-
-@knowledge_app.command("info")
-def knowledge_info(as_json: AsJson = False) -> None:
-    """Show the revision of the knowledge base and how many records it holds."""
-
-    async def work() -> int:
-        base = load()
-        data = {
-            "revision": base.revision, "branches": len(base.branches), "driver_releases": len(base.releases),
-            "cuda_toolkits": len(base.toolkits), "architectures": len(base.architectures), "package_sets": len(base.package_sets),
-        }  # fmt: skip
-        if as_json:
-            say(envelope("knowledge", data))
-        else:
-            for key, value in data.items():
-                say(f"{key.replace('_', ' ')}: {value}")
-        return 0
 
     run(work, as_json=as_json)
 

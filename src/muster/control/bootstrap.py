@@ -25,7 +25,7 @@ from muster.control.inventory import merged
 from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
 from muster.control.reach import Reach
-from muster.control.site import Site
+from muster.control.site import SITE_FOLDER, Site
 from muster.discovery import discover, one
 from muster.facts.captures import of_source
 from muster.knowledge.loader import load
@@ -62,6 +62,20 @@ def store_path(policy: Policy, given: str | None) -> Path:
             f"store {named!r}: this release keeps its store in SQLite", hint="write a path, or sqlite:///PATH"
         )
     return Path("/" + rest.lstrip("/")) if rest.startswith("/") else Path(rest)
+
+
+def knowledge_folder(policy: Policy, folder: Path, store: Path) -> Path:
+    """Where the site's own knowledge lies: in the folder that the policy names (seen from its own folder), else beside the store."""
+    return store.parent / SITE_FOLDER if policy.knowledge is None else folder / policy.knowledge
+
+
+def own_knowledge(fleet: str | None, store: str | None) -> Path | None:
+    """The same for commands that need no policy: None where there is none. Raises BadInput for one that was named and cannot be read."""
+    policy_file = find_policy(fleet)
+    if fleet is None and not policy_file.exists():
+        return None
+    policy = read_policy(policy_file)
+    return knowledge_folder(policy, policy_file.resolve().parent, store_path(policy, store))
 
 
 SLURM_ANSWER_BYTES = 512 * 1024 * 1024
@@ -181,7 +195,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
             carried=lambda where: directory.carried(where, specs, clock.now()),
-            knowledge=load,
+            knowledge=lambda: load(knowledge_folder(policy, folder, path)),
             spawn_carrier=_carrier(policy_file, path),
         )
     finally:

@@ -1,6 +1,7 @@
 """The use cases `plan` and `check`: from what is stored to a proposal, and to findings. They change no node."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 
 from muster.control.site import Site
 from muster.control.solving import check_pins, class_of, known_driver, solve_for, with_wish
@@ -17,6 +18,9 @@ from muster.planner.propose import PlanInput, propose
 from muster.solver.carried import carried
 from muster.solver.problem import Answer, NodeClass, NoSolution
 from muster.solver.words import sentence
+
+GPUS_REMEMBERED = timedelta(days=30)
+"""A GPU that has not answered for so long is not missed any more: it was taken out."""
 
 
 async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -> Plan:
@@ -54,6 +58,7 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
     placings = await site.placings(facts)
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
     found: list[Subject] = []
+    had = await site.store.most_gpus(site.clock.now() - GPUS_REMEMBERED)
     alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
@@ -70,6 +75,7 @@ async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> 
                 node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem,
                 hold_kernel=site.policy.holds.kernel,
                 upgrades_forbidden=site.policy.holds.automatic_upgrades is Permission.FORBIDDEN,
+                developer_forbidden=site.policy.holds.developer_driver is Permission.FORBIDDEN, most_gpus=had.get(node.name),
             )
         )  # fmt: skip
     return tuple(found)

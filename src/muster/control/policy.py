@@ -48,7 +48,25 @@ def read_policy(path: Path) -> Policy:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise refused(name, (Fault(line, 1, "the file is not text in UTF-8", "save it as UTF-8"),)) from None
-    return policy_from_document(text, name, Checks(check_zone, check_gpu))
+    own = _OwnKnowledge(path.parent)
+    return policy_from_document(text, name, Checks(check_zone, own.check_gpu, own.check_folder))
+
+
+class _OwnKnowledge:
+    """The folder of the site's knowledge, once the policy has named it: a family may be known there alone."""
+
+    def __init__(self, beside: Path) -> None:
+        self._beside = beside
+        self._site: Path | None = None
+
+    def check_folder(self, text: str) -> None:
+        folder = self._beside / text
+        if not folder.is_dir():
+            raise ValueError(f"there is no folder {text!r} beside this file")
+        self._site = folder
+
+    def check_gpu(self, family: str) -> None:
+        check_gpu(family, self._site)
 
 
 def check_zone(zone: str) -> None:
@@ -61,9 +79,9 @@ def check_zone(zone: str) -> None:
         raise ValueError(f"time zone {zone!r} is not known{close}") from None
 
 
-def check_gpu(family: str) -> None:
+def check_gpu(family: str, site: Path | None = None) -> None:
     """Raises ValueError, naming the nearest known, when the knowledge base has no such GPU family."""
-    known = families(load())
+    known = families(load(site))
     if family not in known:
         near = did_you_mean(family, known)
         close = f"; {near}" if near.startswith("did you mean") else ""

@@ -15,6 +15,9 @@ from muster.model.policy import Policy
 from muster.planner.pools import Placing, placed
 from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
 
+SITE_FOLDER = "knowledge"
+"""The folder beside the store in which a site's own records of knowledge lie where `fleet.yaml` names none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Site:

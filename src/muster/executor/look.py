@@ -24,7 +24,7 @@ async def look(
     if isinstance(outcome, Unreachable):
         return outcome
     frames = {
-        name: RawOutput(frame.exit_status, frame.stdout, frame.truncated)
+        name: RawOutput(frame.exit_status, frame.stdout, frame.truncated, frame.note)
         for name, frame in parse_frames(outcome.stdout, nonce).items()
     }
     if not frames:

@@ -4,13 +4,17 @@ from collections.abc import Iterable, Mapping
 
 from muster.model.fact import FactValue, RawOutput, Unknown
 
+_NOTE_WORDS = {
+    "stuck": "was not asked: an earlier one has not ended, or another that asks the same device",
+    "unwritten": "answered, and the node could not write it down: no space left in its scratch folder, or a limit on the size of files",
+}
 _STATUS_WORDS = {126: "may not be run", 127: "is not installed"}
 
 
 def no_answer(raw: RawOutput, tool: str) -> str | None:
     """Why `raw` holds nothing to read, in words; None when it may. A cut or failed output may still hold something: that is the parser's."""
     if raw.exit_status is None:
-        return f"{tool} did not answer before its deadline"
+        return f"{tool} {_NOTE_WORDS.get(raw.note, 'did not answer before its deadline')}"
     if raw.exit_status in _STATUS_WORDS:
         return f"{tool} {_STATUS_WORDS[raw.exit_status]}"
     return None

@@ -25,7 +25,7 @@ for image in "$MUSTER_ROOT"/boot/vmlinuz-*; do
   if command -v modinfo >/dev/null; then
     echo "asked $kernel"
     modinfo -k "$kernel" nvidia | while read -r label value; do
-      case "$label" in filename: | version: | license: | signer: | sig_id:) echo "on $kernel $label $value" ;; esac
+      case "$label" in filename: | version: | license: | signer: | sig_key:) echo "on $kernel $label $value" ;; esac
     done
   else
     echo "unasked $kernel"
@@ -35,7 +35,7 @@ done
 
 _PROVIDES = (
     "dkms.present", "dkms[*].state", "kernel[*].nvidia.on_disk", "kernel[*].nvidia.version", "kernel[*].nvidia.flavour",
-    "kernel[*].nvidia.signer", "kernel[*].nvidia.dkms",
+    "kernel[*].nvidia.signer", "kernel[*].nvidia.sig_key", "kernel[*].nvidia.dkms",
 )  # fmt: skip
 
 UNSIGNED = "none"
@@ -93,7 +93,7 @@ def _kernels(lines: Iterable[str]) -> Mapping[str, Mapping[str, str] | None]:
 
 
 def _module(said: Mapping[str, str] | None) -> Mapping[str, FactValue]:
-    names = ("on_disk", "version", "flavour", "signer")
+    names = ("on_disk", "version", "flavour", "signer", "sig_key")
     if said is None:
         return dict.fromkeys(names, Unknown("modinfo is not installed"))
     if not said:
@@ -105,6 +105,7 @@ def _module(said: Mapping[str, str] | None) -> Mapping[str, FactValue]:
         "version": _read.text_or(said.get("version"), "the module on disk states no version"),
         "flavour": module.flavour_by_licence(said.get("license", "")),
         "signer": said.get("signer") or UNSIGNED,
+        "sig_key": _read.text_or(said.get("sig_key", "").replace(":", "").lower()[:80], "modinfo names no key"),
     }
 
 

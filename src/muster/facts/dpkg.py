@@ -1,12 +1,13 @@
-"""Packages of the driver stack and the kernel as dpkg has them: version, state, hold.
+"""Packages of the driver stack and the kernel as the node's package manager has them: version, state, hold.
 
-Holds come from dpkg's own selection state: `apt-mark showhold` costs half a second of CPU for the same answer.
+That is dpkg, and rpm (see `_rpm`) where there is no dpkg. Holds come from dpkg's own selection state: `apt-mark showhold` costs half a second
+of CPU for the same answer.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from muster.facts import _read
+from muster.facts import _read, _rpm
 from muster.model.fact import FactSpec, FactValue, RawOutput
 
 _PATTERNS = (
@@ -16,9 +17,15 @@ _PATTERNS = (
 )  # fmt: skip
 
 _FORMAT = r"${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\t${Architecture}\n"
-_COMMAND = f"""dpkg-query --admindir="$MUSTER_ROOT/var/lib/dpkg" -W -f '{_FORMAT}' """ + " ".join(
+_DPKG = f"""dpkg-query --admindir="$MUSTER_ROOT/var/lib/dpkg" -W -f '{_FORMAT}' """ + " ".join(
     f"'{pattern}'" for pattern in _PATTERNS
 )
+_COMMAND = f"""
+if command -v dpkg-query >/dev/null || ! command -v rpm >/dev/null; then
+  {_DPKG}
+  exit
+fi
+{_rpm.COMMAND}"""
 
 _PROVIDES = ("packages.manager", "package[*].version", "package[*].state", "package[*].hold")
 
@@ -42,8 +49,11 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         why = f"dpkg-query failed with exit status {raw.exit_status}"
     if why:
         return _read.all_unknown(_PROVIDES, why)
+    lines = _read.text(raw).splitlines()
+    if "rpm yes" in lines[:1]:
+        return _rpm_packages(lines)
     found: dict[str, FactValue] = {"packages.manager": "dpkg"}
-    rows = tuple(_rows(_read.text(raw).splitlines()))
+    rows = tuple(_rows(lines))
     native = next((architecture for name, _, _, _, architecture in rows if name == "dpkg"), "")
     for full_name, version, want, state, architecture in rows:
         if state == "not-installed":
@@ -55,6 +65,14 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         found[f"package[{key}].state"] = state
         found[f"package[{key}].hold"] = want == "hold"
     return found
+
+
+def _rpm_packages(lines: Sequence[str]) -> Mapping[str, FactValue]:
+    if "asked yes" not in lines:
+        return _read.all_unknown(_PROVIDES, "the list of packages ends too early")
+    if "nothing yes" in lines:
+        return _read.all_unknown(_PROVIDES, "rpm has no database here")
+    return {"packages.manager": "rpm", **_rpm.packages(lines)}
 
 
 def _rows(lines: Iterable[str]) -> Iterable[tuple[str, str, str, str, str]]:

@@ -24,18 +24,35 @@ done
 if [ $# -gt 0 ]; then
   if command -v systemctl >/dev/null; then systemctl is-active "$@" | sed 's/^/state /'; else echo "systemctl missing"; fi
 fi
+for folder in usr/lib/x86_64-linux-gnu usr/lib/aarch64-linux-gnu usr/lib64; do
+  for library in "$MUSTER_ROOT/$folder"/libdcgm.so.*.*.*; do
+    if [ -e "$library" ]; then echo "dcgm ${library##*/libdcgm.so.}"; fi
+  done
+done
+if [ -e "$MUSTER_ROOT/usr/bin/nvidia-imex" ]; then echo "imex $(nvidia-imex --version)"; fi
+if [ -e "$MUSTER_ROOT/usr/bin/nvidia-persistenced" ]; then echo "persistenced $(nvidia-persistenced --version)"; fi
 if command -v nv-fabricmanager >/dev/null; then echo "fm $(nv-fabricmanager --version)"; else echo "fm none"; fi
 """
 
 UNITS = ("nvidia-fabricmanager", "nvlsm", "nvidia-imex", "nvidia-dcgm", "nvidia-persistenced")
-_PROVIDES = ("service.present", "fabric_manager.present", "fabric_manager.version", "service[*].state")
+_PROVIDES = (
+    "service.present", "fabric_manager.present", "fabric_manager.version", "dcgm.version", "imex.version", "persistenced.version",
+    "service[*].state",
+)  # fmt: skip
 
 _VERSION = re.compile(r"fm .{0,100}?(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)")
+_OTHERS = {
+    "dcgm": re.compile(r"dcgm (\d{1,3}\.\d{1,4}\.\d{1,4})$"),
+    "imex": re.compile(r"imex .{0,200}?(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)"),
+    "persistenced": re.compile(r"persistenced .{0,200}?(\d{3,4}\.\d{1,4}(?:\.\d{1,4})?)"),
+}
 _STATES = ("active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance", "unknown")
 
 
 def parse(raw: RawOutput) -> Mapping[str, FactValue]:
-    """`service.present`: the units that are there; `service[<unit>].state`; the fabric manager's own version."""
+    """`service.present`: the units that are there; `service[<unit>].state`; the versions as the fabric manager, IMEX, the persistence daemon
+    and DCGM's library tell them themselves. Of nvlsm the packages tell it.
+    """
     why = _read.no_answer(raw, "the shell")
     if why:
         return _read.all_unknown(_PROVIDES, why)
@@ -55,6 +72,11 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     found["fabric_manager.present"] = told != "fm none"
     absent = "nv-fabricmanager is not installed" if told == "fm none" else "nv-fabricmanager states no version"
     found["fabric_manager.version"] = version[1] if version else Unknown(absent)
+    for name, pattern in _OTHERS.items():
+        said = next((line for line in lines if line.startswith(f"{name} ")), "")
+        match = pattern.match(said)
+        none = f"{name} states no version" if said else f"{name} is not installed"
+        found[f"{name}.version"] = match[1] if match else Unknown(none)
     return found
 
 

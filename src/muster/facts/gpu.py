@@ -5,7 +5,8 @@ A value the tool gives as `N/A` is an answer (this board has no such thing) and 
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
@@ -29,6 +30,12 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "ecc.mode": ("ecc_mode/current_ecc",),
     "ecc.pending": ("ecc_mode/pending_ecc",),
     "compute_mode": ("compute_mode",),
+    "power_limit": (
+        "gpu_power_readings/current_power_limit",
+        "gpu_power_readings/power_limit",
+        "power_readings/power_limit",
+    ),
+    "clocks.graphics": ("applications_clocks/graphics_clock",),
     "virtualization": ("gpu_virtualization_mode/virtualization_mode",),
     "driver_model": ("driver_model/current_dm",),
     "recovery_action": ("gpu_recovery_action",),
@@ -39,22 +46,34 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 """Fact (under `gpu[<uuid>].`) -> where its text stands in a <gpu> element."""
 
+_SETTINGS: Mapping[str, str] = {
+    "mig": "mig.mode", "ecc": "ecc.mode", "persistence": "persistence", "compute_mode": "compute_mode", "power_limit": "power_limit",
+    "clocks": "clocks.graphics",
+}  # fmt: skip
+"""Setting of the node -> the fact of each GPU that it sums up."""
+
 _PROVIDES = (
     "gpu.count",
     "gpu.attached",
     "gpu.driver_version",
     "gpu.cuda_version",
     "gpu.product",
+    *(f"settings.{name}" for name in _SETTINGS),
+    "settings.mig_devices",
     "gpu.fabric_state",
     "gpu.confidential",
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
 
+_DEPRECATED = "requested functionality has been deprecated"
+"""What newer drivers say of a setting that is no more: an answer, not a fault."""
+
 MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
 
 _SUMS = (
-    "gpu", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version", "cc_protected_memory_usage",
+    "gpu", "mig_devices", "mig_device", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version",
+    "cc_protected_memory_usage",
 )  # fmt: skip
 _READ = sorted(
     {"nvidia_smi_log", *_SUMS, *(part for places in _FIELDS.values() for place in places for part in place.split("/"))}
@@ -94,6 +113,8 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         return _read.all_unknown(_PROVIDES, log.why)
     found: dict[str, FactValue] = {}
     names: list[str] = []
+    slices: list[str] = []
+    set_to: dict[str, list[FactValue]] = {field: [] for field in _SETTINGS.values()}
     count = len(log.findall("gpu"))
     if count > MOST_GPUS:
         return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {count} GPUs, which no node has")
@@ -102,9 +123,14 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
             value = _value(gpu, places)
             if value is not None:
                 found[f"gpu[{key}].{field}"] = value
+                if field in set_to:
+                    set_to[field].append(value)
         if gpu.get("id"):
             found.setdefault(f"gpu[{key}].bus_id", gpu.get("id", ""))
         names.append(_text(gpu, "product_name"))
+        slices.append(str(len(gpu.findall("mig_devices/mig_device"))))
+    found |= {f"settings.{name}": _set_to(set_to[field]) for name, field in _SETTINGS.items()}
+    found["settings.mig_devices"] = _counted(slices)
     found["gpu.count"] = len(names)
     found["gpu.attached"] = _read.whole_number(
         _text(log, "attached_gpus"), "the report does not say how many GPUs are attached"
@@ -120,6 +146,21 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     found["gpu.fabric_state"] = _fabric(log)
     found["gpu.confidential"] = _confidential(log)
     return found
+
+
+def _set_to(values: Sequence[FactValue]) -> FactValue:
+    """What the GPUs of the node are set to, in one text: `Enabled`, or `6 Enabled, 2 Disabled` where they differ."""
+    lost = next((each for each in values if isinstance(each, Unknown) and each.why.lower() != _DEPRECATED), None)
+    return lost or _counted(["N/A" if isinstance(value, Unknown) else str(value) for value in values])
+
+
+def _counted(texts: Sequence[str]) -> str:
+    counts = Counter(texts or ["N/A"])
+    return (
+        next(iter(counts))
+        if len(counts) == 1
+        else ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
+    )
 
 
 def _fabric(log: ET.Element) -> FactValue:

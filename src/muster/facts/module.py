@@ -1,4 +1,4 @@
-"""The NVIDIA kernel module: what is loaded, what lies on disk for the running kernel, and in which flavour.
+"""The NVIDIA kernel module: what is loaded, what lies on disk for the running kernel, in which flavour, and with which parameters.
 
 Loaded and on disk are two facts: after a package upgrade they differ until the reload, and that is what breaks nodes.
 """
@@ -6,10 +6,11 @@ Loaded and on disk are two facts: after a package upgrade they differ until the 
 import re
 from collections.abc import Mapping
 
-from muster.facts import _read
+from muster.facts import _options, _read
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
 
-_COMMAND = r"""
+_COMMAND = (
+    r"""
 if [ -d "$MUSTER_ROOT/sys/module/nvidia" ]; then
   echo "loaded yes"
   echo "loaded_version $(cat "$MUSTER_ROOT/sys/module/nvidia/version")"
@@ -29,11 +30,24 @@ else
   echo "disk no"
 fi
 """
+    + _options.COMMAND
+)
 
 _PREFIX = "module.nvidia."
 _PROVIDES = tuple(
     _PREFIX + name
-    for name in ("loaded", "loaded_version", "on_disk", "disk_version", "flavour", "loaded_flavour", "disk_flavour")
+    for name in (
+        "loaded",
+        "loaded_version",
+        "on_disk",
+        "disk_version",
+        "flavour",
+        "loaded_flavour",
+        "disk_flavour",
+        "parameters",
+        "options",
+        "options_differ",
+    )
 )
 
 BANNER = re.compile(r"NVRM version:\s+NVIDIA UNIX (Open )?.*?Kernel Module(?: for \S+)?\s+(\d[\w.-]*)")
@@ -41,7 +55,11 @@ BANNER = re.compile(r"NVRM version:\s+NVIDIA UNIX (Open )?.*?Kernel Module(?: fo
 
 
 def parse(raw: RawOutput) -> Mapping[str, FactValue]:
-    """Loaded and disk version and flavour (`open` or `proprietary`); `flavour` is the loaded one, or where none is loaded the one on disk."""
+    """Loaded and disk version and flavour (`open` or `proprietary`); `flavour` is the loaded one, or where none is loaded the one on disk.
+
+    `parameters` (`NAME=VALUE`) are those of the loaded module, `options` those that modprobe.d gives it, `options_differ` what the next load
+    would change.
+    """
     why = _read.no_answer(raw, "the shell")
     if why:
         return _read.all_unknown(_PROVIDES, why)
@@ -56,6 +74,25 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         _PREFIX + "disk_version": disk_version,
         _PREFIX + "disk_flavour": disk_flavour,
         _PREFIX + "flavour": disk_flavour if loaded is False else loaded_flavour,
+        **_parameters(raw, loaded),
+    }
+
+
+def _parameters(raw: RawOutput, loaded: FactValue) -> Mapping[str, FactValue]:
+    lines = _read.text(raw).splitlines()
+    now, wanted = _options.parameters(lines), _options.options(lines)
+    seen: FactValue = tuple(f"{name}={value}" for name, value in sorted(now.items()))
+    if "parameters yes" not in lines:
+        why = "the module nvidia is not loaded" if loaded is False else "/proc/driver/nvidia/params could not be read"
+        seen = Unknown(why)
+    asked = "options asked" in lines
+    silent = Unknown("the output ends too early")
+    return {
+        _PREFIX + "parameters": seen,
+        _PREFIX + "options": tuple(f"{name}={value}" for name, value in sorted(wanted.items())) if asked else silent,
+        _PREFIX + "options_differ": (seen if isinstance(seen, Unknown) else _options.differences(now, wanted))
+        if asked
+        else silent,
     }
 
 
@@ -101,4 +138,4 @@ def flavour_by_licence(license_text: str) -> FactValue:
     )
 
 
-FACT = FactSpec("module", _COMMAND, 10, 4096, parse, _PROVIDES)
+FACT = FactSpec("module", _COMMAND, 10, 16384, parse, _PROVIDES)

@@ -1,6 +1,6 @@
 """Can the free driver nouveau take the GPUs? Loaded now, kept out by settings, there to be loaded, and whether the initramfs knows.
 
-An initramfs is not unpacked: that costs seconds of CPU beside a training run. Only its age is held against that of the settings.
+Here the age of the initramfs is held against that of the settings; what it holds is the source `initramfs`.
 """
 
 from collections.abc import Mapping

@@ -1,21 +1,22 @@
 """Who changed the driver or the kernel, from what to what, and when: the package manager's own logs.
 
 This is what turns "the library is newer than the module" into a cause. Only transactions that touched such packages are sent, the newest
-ones, each with its place in the log. RPM's logs are not read yet.
+ones, each with its place in the log: apt's and dpkg's, and dnf's.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from muster.facts import _read
+from muster.facts import _dnf, _read
 from muster.model.fact import FactSpec, FactValue, RawOutput
 
 MOST = 20
 """How many transactions are kept: a node that upgrades itself nightly touches the driver a few times a month."""
 
 # One awk for all logs. Of each package list only the driver's and the kernel's own entries are passed on: a release upgrade has thousands.
-_COMMAND = r"""
+_COMMAND = (
+    r"""
 program='
 function flush(   n) {
   if (body != "") { n = count++; kept[n] = "apt\t" file ":" place "\t" start "\t" end "\t" command "\t" by "\t" body }
@@ -62,6 +63,8 @@ if [ -r "$MUSTER_ROOT/var/log/apt/history.log.1.gz" ]; then
 fi
 if [ $# -gt 0 ]; then awk -v most=@MOST@ -v touched="$touched" -v label= "$program" "$@"; fi
 """.replace("@MOST@", str(MOST))
+    + _dnf.COMMAND
+)
 
 _FIELDS = ("at", "by", "command", "packages", "line")
 _PROVIDES = ("transactions.logs", "transactions.newest", *(f"transaction[*].{field}" for field in _FIELDS))
@@ -86,6 +89,7 @@ class _Transaction:
     command: str
     packages: tuple[str, ...]
     line: str
+    zone: str = ""
 
 
 def parse(raw: RawOutput) -> Mapping[str, FactValue]:
@@ -109,9 +113,16 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     direct = _grouped(row for row in rows if _is_direct(row) and not any(a <= row[2] <= b for a, b in spans))
     found: dict[str, FactValue] = {"transactions.logs": logs}
     newest = ""
-    for each in sorted((*by_apt, *direct), key=lambda one: one.at)[-MOST:]:
+    by_dnf = [_Transaction(o.at, "", o.by, o.command, o.packages, o.line, o.zone) for o in _dnf.runs(lines)]
+    for each in sorted((*by_apt, *direct, *by_dnf), key=lambda one: one.at)[-MOST:]:
         newest = _key(each.at, found)
-        values: tuple[FactValue, ...] = (f"{each.at} {zone}".rstrip(), each.by, each.command, each.packages, each.line)
+        values: tuple[FactValue, ...] = (
+            f"{each.at} {each.zone or zone}".rstrip(),
+            each.by,
+            each.command,
+            each.packages,
+            each.line,
+        )
         found |= {f"transaction[{newest}].{name}": value for name, value in zip(_FIELDS, values, strict=True)}
     return found | {"transactions.newest": newest}
 

@@ -9,14 +9,6 @@ from collections.abc import Iterator, Sequence
 from muster.health.judgement import upstream
 from muster.model.fact import NodeFacts
 
-ASKED = frozenset(
-    {
-        "library-is-not-loaded", "loaded-is-not-on-disk", "mixed-drivers", "next-boot-differs", "module-missing", "cdi-stale",
-        "fabric-manager-differs",
-    }
-)  # fmt: skip
-"""Findings for which the logs are asked; where they do not say, that is said."""
-
 LIBRARY = re.compile(r"libcuda\d|libnvidia-(ml|compute)|nvidia-(driver|utils)|cuda-(drivers|compat)")
 MODULE = re.compile(
     r"nvidia-(kernel|dkms|open|driver-)|linux-(modules|objects|signatures)-nvidia|kmod-nvidia|cuda-drivers"
@@ -50,6 +42,18 @@ def newest(facts: NodeFacts, *wanted: tuple[str, re.Pattern[str]]) -> str:
 def installed(facts: NodeFacts, package: str) -> str:
     """The newest transaction that installed or upgraded the package of that very name."""
     return _words(facts, [each for each in _changes(facts) if each[1] == package and each[3] != "<none>"])
+
+
+def kernel(facts: NodeFacts, release: str) -> str:
+    """The newest transaction that brought the kernel of that release: Debian names the package so, RPM the version."""
+    named = f"linux-image-{release}"
+    brought_it = [
+        each
+        for each in _changes(facts)
+        if each[3] != "<none>"
+        and (each[1] == named or (each[1].startswith("kernel") and release.startswith(f"{each[3]}.")))
+    ]
+    return _words(facts, brought_it)
 
 
 _Change = tuple[str, str, str, str]

@@ -4,16 +4,20 @@ Not installed is an answer: a node without containers or switches has nothing to
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from muster.health import cause
 from muster.health.judgement import Gap, Question, Seen, Subject, gap, upstream
 from muster.model.fact import NodeFacts
 from muster.model.finding import Severity
 
-_META = re.compile(r"linux-image(-[a-z]\S*)?|linux-(generic|virtual|aws|azure|gcp|oracle|nvidia)\S*")
+_META = re.compile(
+    r"linux-image(-[a-z]\S*)?|linux-(generic|virtual|aws|azure|gcp|oracle|nvidia)\S*|kernel(-core|-default|-uek|-uek-core)?"
+)
 _LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?")
-_DRIVER = re.compile(r"libcuda\d|nvidia-(driver|kernel|dkms|open)|libnvidia-(compute|ml)")
+_WITH_DRIVER = re.compile(r"cuda(-(runtime|demo-suite))?(-\d{1,2}-\d{1,2})?")
+"""NVIDIA's packages of a CUDA toolkit that depend on its driver packages; `cuda-toolkit-12-8` and the libraries do not."""
+_DRIVER = re.compile(r"libcuda\d|nvidia-(driver|kernel|dkms|open)|libnvidia-(compute|ml)|kmod-nvidia")
 
 
 def upgrades(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
@@ -50,7 +54,7 @@ def kernel_hold(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
     if free:
         yield Seen(
             "kernel-not-held", Severity.WARNING, "packages", f"{', '.join(free)} not held: an upgrade may bring a kernel without a driver",
-            "on the node: apt-mark hold PACKAGE, or in the policy: holds: {kernel: false}",
+            "on the node: apt-mark hold PACKAGE, or dnf versionlock add PACKAGE; or in the policy: holds: {kernel: false}",
         )  # fmt: skip
     unread = [value for name in names if not isinstance(value := facts.value(f"package[{name}].hold"), bool)]
     if unread:
@@ -69,7 +73,7 @@ def run_install(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
         if packages:
             yield Seen(
                 "run-over-packages", Severity.ERROR, "packages", f"a .run install {version} lies over {packages[0]} and others",
-                "nvidia-uninstall, then install the packages again: apt-get install --reinstall",
+                "nvidia-uninstall, then install the packages again: apt-get install --reinstall, or dnf reinstall",
             )  # fmt: skip
 
 
@@ -89,6 +93,76 @@ def cdi(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
             yield Seen(
                 "cdi-stale", Severity.ERROR, "containers", words, todo, cause.brought(facts, library, cause.LIBRARY)
             )
+
+
+def cdi_shadow(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """No CDI spec hides another one that says something else.
+
+    The reference implementation (container-device-interface, `pkg/cdi`) lets the spec of the later folder win, /var/run/cdi over /etc/cdi, and
+    takes a device out altogether that two specs of one folder define. Podman reads /etc/cdi alone unless it is told otherwise.
+    """
+    specs = facts.value("container.cdi_specs")
+    devices: dict[str, list[str]] = {}
+    for spec in specs if isinstance(specs, tuple) else ():
+        named = facts.value(f"cdi[{spec}].devices")
+        if not isinstance(named, tuple):
+            yield gap(f"the devices of the CDI spec {spec}", named)
+            continue
+        for device in named:
+            devices.setdefault(device, []).append(spec)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for device, by in devices.items():
+        if len(by) > 1:
+            together.setdefault(tuple(by), []).append(device)
+    for group, hidden in together.items():
+        words = _shadow(facts, group)
+        if words:
+            more = f" and {len(hidden) - 1} more devices" if len(hidden) > 1 else ""
+            todo = "keep one: rm the one that is not made anew (nvidia-cdi-refresh writes /var/run/cdi/nvidia.yaml)"
+            yield Seen("cdi-shadowed", Severity.WARNING, "containers", f"{hidden[0]}{more}: {words}", todo)
+
+
+def _shadow(facts: NodeFacts, specs: Sequence[str]) -> str:
+    """What comes of several specs that define one device; empty where it makes no difference."""
+    folders = [spec.rpartition("/")[0] for spec in specs]
+    if len(set(folders)) < len(folders):
+        return f"{' and '.join(specs)} define it in one folder: no runtime gives it to a container"
+    drivers = [facts.value(f"cdi[{spec}].drivers") for spec in specs]
+    if all(each == drivers[0] for each in drivers):
+        return ""
+    winner = max(specs, key=lambda spec: spec.startswith(("/var/run/cdi/", "/run/cdi/")))
+    others = ", ".join(spec for spec in specs if spec != winner)
+    return f"{winner} counts, and hides {others} of another driver; who reads /etc/cdi alone gets that one"
+
+
+def developer(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
+    """The loaded driver is none that came with a CUDA toolkit, and no package of a toolkit can bring one."""
+    if not subject.developer_forbidden:
+        return
+    loaded, toolkits = facts.text("module.nvidia.loaded_version"), facts.value("cuda.toolkits")
+    if not isinstance(toolkits, tuple):
+        yield gap("CUDA toolkits", toolkits)
+        return
+    brought = [path for path in toolkits if loaded and facts.text(f"cuda[{path}].bundled_driver") == loaded]
+    meta = [
+        name
+        for name in facts.members("package")
+        if _WITH_DRIVER.fullmatch(name) and facts.text(f"package[{name}].state") == "installed"
+    ]
+    if meta:
+        words = f"{', '.join(meta)} brings the driver with the CUDA toolkit: an upgrade of the one moves the other"
+        todo = "install cuda-toolkit-X-Y in its place, and the driver by its own packages; or allow it: holds.developer_driver"
+    elif brought and facts.value("runfile.installed") is True:
+        version = facts.text(f"cuda[{brought[0]}].version") or "of an unknown version"
+        words = f"{loaded} is the driver that came with CUDA {version} ({brought[0]})"
+        todo = "nvidia-uninstall, and install a data centre driver by packages; or allow it: holds.developer_driver"
+    else:
+        return
+    yield Seen("developer-driver", Severity.WARNING, "driver", words, todo, _bringer(facts, meta))
+
+
+def _bringer(facts: NodeFacts, names: Sequence[str]) -> str:
+    return next((words for name in names if (words := cause.installed(facts, name))), "")
 
 
 def fabric(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
@@ -118,4 +192,4 @@ def fabric(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
         yield gap("the services beside the driver", unread[0] if unread else units)
 
 
-QUESTIONS: tuple[Question, ...] = (upgrades, kernel_hold, run_install, cdi, fabric)
+QUESTIONS: tuple[Question, ...] = (upgrades, kernel_hold, run_install, cdi, cdi_shadow, developer, fabric)

@@ -6,11 +6,13 @@ Every node is judged on every question: a question whose facts are missing gives
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from muster.health import boot, cause, companions
+from muster.health.clock import clocks
 from muster.health.identity import one_machine
-from muster.health.judgement import Gap, Question, Seen, Subject, upstream
+from muster.health.judgement import Gap, Question, Seen, Subject, gap, upstream
+from muster.health.settings import settings
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.memo import Remembered
@@ -33,7 +35,8 @@ def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     ]
     fresh = [subject for subject in subjects if _fresh(subject, now)]
     findings += _pools(fresh)
-    findings += one_machine([subject.facts for subject in fresh if subject.facts is not None])
+    looks = [subject.facts for subject in fresh if subject.facts is not None]
+    findings += (*settings(fresh), *clocks(looks), *one_machine(looks))
     order = list(Severity)
     return tuple(sorted(findings, key=lambda f: (order.index(f.severity), f.code, f.subject, f.nodes)))
 
@@ -41,7 +44,7 @@ def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
 def _fresh(subject: Subject, now: datetime) -> bool:
     """Whether what is known of a node can be held against others: old evidence is no evidence."""
     facts = subject.facts
-    return facts is not None and facts.trouble is None and now - facts.observed_at <= timedelta(seconds=STALE_AFTER_S)
+    return facts is not None and facts.trouble is None and not facts.is_older_than(STALE_AFTER_S, now)
 
 
 def _ask(facts: NodeFacts, subject: Subject) -> tuple[Seen, ...]:
@@ -72,8 +75,12 @@ def _judge(subject: Subject, now: datetime, ask: Callable[[NodeFacts, Subject], 
             "unreachable", Severity.UNKNOWN, "node", facts.trouble.why, "mend the connection, then: muster collect"
         )
         return
-    if now - facts.observed_at > timedelta(seconds=STALE_AFTER_S):
-        seen = f"last seen {facts.observed_at:%Y-%m-%d %H:%M} UTC"
+    seen = f"last seen {facts.observed_at:%Y-%m-%d %H:%M} UTC"
+    if facts.is_from_the_future(now):
+        words = f"{seen}, which is not yet: this machine's clock was set back, or was wrong then"
+        todo = "set this machine's clock, then: muster collect"
+        yield Seen("seen-in-the-future", Severity.UNKNOWN, "node", words, todo)
+    elif facts.is_older_than(STALE_AFTER_S, now):
         yield Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect")
     yield from ask(facts, replace(subject, node="", facts=None))
 
@@ -110,7 +117,7 @@ def _packages(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
     why = facts.unread("package") or (manager.why if isinstance(manager, Unknown) else None)
     if why is not None:
         words = f"the installed packages are unknown: {why}"
-        yield Seen("packages-unknown", Severity.UNKNOWN, "packages", words, "on the node: dpkg-query -W")
+        yield Seen("packages-unknown", Severity.UNKNOWN, "packages", words, "on the node: dpkg-query -W, or rpm -qa")
         return
     broken = [n for n in facts.members("package") if facts.text(f"package[{n}].state") in BROKEN_STATES]
     if broken:
@@ -136,11 +143,13 @@ def _holds(facts: NodeFacts) -> Iterator[Seen | Gap]:
     unknown = [hold for hold in holds if not isinstance(hold, bool)]
     if unknown:
         words = f"whether {len(unknown)} driver packages are held is unknown"
-        yield Seen("hold-unknown", Severity.UNKNOWN, "packages", words, "on the node: apt-mark showhold")
+        yield Seen(
+            "hold-unknown", Severity.UNKNOWN, "packages", words, "on the node: apt-mark showhold, or dnf versionlock"
+        )
     if free:
         yield Seen(
             "hold-missing", Severity.WARNING, "packages", f"{len(free)} driver packages are not held: an upgrade may change them",
-            "a rollout holds them; by hand: apt-mark hold",
+            "a rollout holds them; by hand: apt-mark hold, or dnf versionlock add",
         )  # fmt: skip
 
 
@@ -151,6 +160,29 @@ def _gpus(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
         yield Seen("gpu-unknown", Severity.UNKNOWN, "gpu", f"the GPUs cannot be read: {why}", "on the node: nvidia-smi")
     elif count == 0:
         yield Seen("no-gpu", Severity.ERROR, "gpu", "no GPU answers", "on the node: nvidia-smi, dmesg | grep NVRM")
+    else:
+        yield from _missing(subject, facts, count)
+
+
+def _missing(subject: Subject, facts: NodeFacts, count: int) -> Iterator[Seen | Gap]:
+    """As many GPUs answer as the node has had, and as are on its PCI bus."""
+    on_bus = facts.value("pci.gpus")
+    if isinstance(on_bus, int) and on_bus > count:
+        words = f"{_gpu_words(count)}, {on_bus} are on the PCI bus"
+    elif subject.most_gpus is not None and subject.most_gpus > count:
+        words = f"{_gpu_words(count)}, it has had {subject.most_gpus}"
+    else:
+        if not isinstance(on_bus, int):
+            yield gap("how many GPUs are on the PCI bus", on_bus)
+        return
+    todo = (
+        "on the node: dmesg | grep -i xid; lspci -d 10de:; a GPU that was taken out for good is forgotten after 30 days"
+    )
+    yield Seen("gpu-missing", Severity.ERROR, "gpu", words, todo)
+
+
+def _gpu_words(count: int) -> str:
+    return f"{count} GPU answers" if count == 1 else f"{count} GPUs answer"
 
 
 def _wanted(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:

@@ -13,7 +13,8 @@ class Subject:
     """A node to be judged: its facts (None: never collected), its pool, what its pool wants (None: nothing), whether holds are asked for.
 
     `problem` says why the wanted driver cannot run here; empty where it can, or where nothing is wanted. `hold_kernel` and
-    `upgrades_forbidden` are what the policy asks beside the driver's hold.
+    `upgrades_forbidden` are what the policy asks beside the driver's hold, `developer_forbidden` whether a driver that came with a CUDA
+    toolkit is. `most_gpus` is how many the node has had lately; None where that is not known.
     """
 
     node: str
@@ -24,6 +25,8 @@ class Subject:
     problem: str = ""
     hold_kernel: bool = False
     upgrades_forbidden: bool = False
+    developer_forbidden: bool = False
+    most_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

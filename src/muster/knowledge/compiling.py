@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from muster.knowledge.base import read_base
 from muster.knowledge.catalog import KINDS
 from muster.knowledge.compiled import CORE_PARTS, MAGIC, digest
 from muster.knowledge.packing import Packer
-from muster.knowledge.reading import read_base
-from muster.knowledge.records import Fact
+from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import KnowledgeBase
 
 

@@ -10,10 +10,12 @@ import importlib
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from muster.documents import MAX_BYTES, Fault, refused
 from muster.knowledge.compiled import restored
 from muster.knowledge.schema import KnowledgeBase
 
@@ -25,15 +27,34 @@ MOST_FORMS: Final = 4
 """Compiled forms kept: of this release, of one before, and of two sites' additions to them."""
 
 
+def load(site: Path | None = None) -> KnowledgeBase:
+    """The packaged base with what a site keeps in the folder `site`, read once a process.
+
+    A folder that is not there adds nothing. Raises DocumentFaults, which the release's own tests rule out for the packaged files.
+    """
+    return _loaded(site if site is not None and any(site.glob("*.yaml")) else None)
+
+
 @cache
-def load() -> KnowledgeBase:
-    """The packaged base, read once a process. Raises DocumentFaults, which the release's own tests rule out."""
-    return read_cached(packaged(), cache_folder())
+def _loaded(site: Path | None) -> KnowledgeBase:
+    return read_cached({**packaged(), **added(site)}, cache_folder())
 
 
 def packaged() -> Mapping[str, bytes]:
     """The files that come with this release, by name."""
     return {path.name: path.read_bytes() for path in sorted(DATA.glob("*.yaml"))}
+
+
+def added(site: Path | None) -> Mapping[str, bytes]:
+    """The files a site added, by their paths. Raises DocumentFaults for one that cannot be read."""
+    found: dict[str, bytes] = {}
+    for path in () if site is None else sorted(site.glob("*.yaml")):
+        try:
+            with path.open("rb") as file:
+                found[str(path.resolve())] = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise refused(str(path), (Fault(1, 1, f"cannot be read: {error.strerror}"),)) from None
+    return found
 
 
 def cache_folder() -> Path:
@@ -74,10 +95,13 @@ def _read_own(form: Path) -> str | None:
         handle = os.open(form, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
+    found = os.fstat(handle)
+    ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not ours or not stat.S_ISREG(found.st_mode):
+        os.close(handle)
+        return None
     with os.fdopen(handle, encoding="utf-8", errors="replace") as file:
-        found = os.fstat(file.fileno())
-        ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        return file.read() if ours and stat.S_ISREG(found.st_mode) else None
+        return file.read()
 
 
 def _keep(form: Path, text: str) -> None:
@@ -93,4 +117,5 @@ def _keep(form: Path, text: str) -> None:
         for old in others[MOST_FORMS:]:
             old.unlink()
     except OSError:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()

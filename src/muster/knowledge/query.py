@@ -29,6 +29,11 @@ from muster.model.policy import Flavour, ReleaseLine
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 
+LEARN_MORE: Final = (
+    "newer knowledge comes with a newer release of Muster, or from a file of your own: muster knowledge import FILE"
+)
+"""What to say beside the nearest known names when somebody asks for something that is not known."""
+
 # What NVIDIA lists for fleets; builds of other channels are recognised, never proposed.
 FLEET_CHANNELS: Final = (Channel.DATACENTER, Channel.NEW_FEATURE)
 _KINDS: Final = {

@@ -2,7 +2,7 @@
 
 from muster.knowledge.claims import Claim
 from muster.knowledge.query import branch_number, family_of, identify
-from muster.knowledge.records import Component, ComponentRule, GpuSystem, Tie, Transition
+from muster.knowledge.records import Component, ComponentRule, GpuSystem, PackageRename, Tie, Transition
 from muster.knowledge.schema import KnowledgeBase
 
 
@@ -58,3 +58,15 @@ def system_of_switch(base: KnowledgeBase, pci_device: str) -> GpuSystem | None:
 def transitions_of(base: KnowledgeBase, package: str) -> tuple[Transition, ...]:
     """The releases in which a package only pulls another one of another branch."""
     return tuple(each for each in base.of(Transition).values() if each.package == package)
+
+
+def renamed(
+    base: KnowledgeBase, package: str, repository: str, distribution: str, before: str, after: str
+) -> PackageRename | None:
+    """What becomes of a package (`nvidia-dkms-580-open`) when a node goes from one branch to another; None where it keeps its name."""
+    for each in base.of(PackageRename).values():
+        crosses = branch_number(before) < branch_number(each.from_branch) <= branch_number(after)
+        named = each.old.replace("{branch}", str(branch_number(before))) == package
+        if crosses and named and each.repository == repository and distribution in each.distributions:
+            return each
+    return None

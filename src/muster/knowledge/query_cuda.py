@@ -7,14 +7,14 @@ libraries (cuda-compat) over an older driver, on some GPUs and some base branche
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from muster.knowledge.claims import Claim
 from muster.knowledge.query import branch_of, identify
 from muster.knowledge.query_limits import limits
 from muster.knowledge.records import Allowed, Base, CompatFloor, CompatPackage, GpuClass, Limit, Subject
-from muster.knowledge.schema import CudaToolkit, KnowledgeBase, Provenance
+from muster.knowledge.schema import BranchKind, Confidence, CudaToolkit, KnowledgeBase, Provenance
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
@@ -111,8 +111,7 @@ def fit(base: KnowledgeBase, cuda: CudaVersion, driver: DriverVersion) -> FitAns
 
 def _native_provenance(base: KnowledgeBase, branch: str) -> Provenance:
     found = base.branches[branch]
-    p = found.provenance
-    return Provenance(p.sources, p.as_of, found.native_cuda_confidence, p.confidence_note, p.via, p.notes)
+    return replace(found.provenance, confidence=found.native_cuda_confidence)
 
 
 def compat_package(base: KnowledgeBase, cuda: CudaVersion) -> CompatPackage | None:
@@ -158,12 +157,20 @@ def forward_compat(base: KnowledgeBase, cuda: CudaVersion, driver: DriverVersion
         )
         return FitAnswer(Fit.UNKNOWN, (Claim(says, "compat-package", package.package, package.provenance),), met)
     says = f"{package.package} over {driver.branch}: {found.value.replace('_', ' ')}"
-    claims = (Claim(says, "compat-package", package.package, package.provenance), on_device)
+    claims = (Claim(says, "compat-package", package.package, _table_provenance(base, package, driver)), on_device)
     if found in (Base.NOT_COMPATIBLE, Base.NOT_NEEDED, Base.EXPECTED_NOT_NEEDED):
         return FitAnswer(Fit.NO, claims, met)
     # Selected workstation cards cannot be told from the others by their names.
     sure = device.allowed is Allowed.YES
     return FitAnswer(Fit.FORWARD_COMPAT if sure else Fit.UNKNOWN, claims, met)
+
+
+def _table_provenance(base: KnowledgeBase, package: CompatPackage, driver: DriverVersion) -> Provenance:
+    """Of the table's cell: its guide says that new feature branches are no supported bases, and prints their columns."""
+    branch = base.branches.get(driver.branch)
+    if branch is None or branch.kind is not BranchKind.NEW_FEATURE:
+        return package.provenance
+    return replace(package.provenance, confidence=Confidence.CONFLICTING)
 
 
 def _limits(base: KnowledgeBase, package: CompatPackage, driver: DriverVersion) -> tuple[Limit, ...]:

@@ -5,15 +5,11 @@ code uses yet are named here as well, so that the difference between "not used" 
 opens the files.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from muster.documents import Document, Fields, Node, Reader, Sequence, compose, plain
-from muster.knowledge.catalog import KINDS
+from muster.documents import Document, Fields, Node, Reader, Scalar, Sequence
 from muster.knowledge.forms import PROVENANCE, Taking, day
 from muster.knowledge.schema import (
     Architecture,
@@ -27,7 +23,6 @@ from muster.knowledge.schema import (
     DriverBranch,
     DriverRelease,
     Family,
-    KnowledgeBase,
     ModuleException,
     ModuleRequirement,
     OpenModules,
@@ -39,23 +34,12 @@ from muster.knowledge.schema import (
     ProductMinimum,
     Provenance,
 )
-from muster.knowledge.shelves import parts_of, read_shelves, together
+from muster.knowledge.shelves import parts_of, refuse_second
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 
 K = TypeVar("K")
 T = TypeVar("T")
-
-CORE: Final[Mapping[str, tuple[str, ...]]] = {
-    "cuda_toolkits.yaml": ("toolkits", "legacy_toolkits"),
-    "driver_branches.yaml": ("branches",),
-    "driver_releases.yaml": ("linux_releases",),
-    "gpu_architectures.yaml": ("architectures", "open_module_required_from"),
-    "package_sets.yaml": ("package_sets",),
-}
-"""The lists that are read here and not by their kind alone, because their records are put together from several keys."""
-
-FILES: Final = tuple(sorted({*CORE, *(kind.file for kind in KINDS)}))
 
 _CONFIDENCES: Final = {each.value: each for each in Confidence}
 _NO_DRIVER: Final = DriverVersion("0.0")
@@ -73,16 +57,24 @@ _REVISION = re.compile(r"-[0-9][A-Za-z0-9.+~]*", re.ASCII)
 class Records:
     """The reader of one file: its day, and its lists of records."""
 
-    def __init__(self, document: Document, lists: tuple[str, ...], others: tuple[str, ...] = ()) -> None:
+    def __init__(self, document: Document, *lists: str) -> None:
         self.reader = Reader(document)
-        known = ("as_of", *lists, *others, *parts_of(document.name))
-        self.top = self.reader.fields(document.root, document.name, known, required=("as_of", *lists))
+        known = ("as_of", *lists, *parts_of(document.name))
+        self.top = self.reader.fields(document.root, document.name, known, required=("as_of",))
         self._taking = Taking(self.reader, self.top.value("as_of", day, ""))
 
     def each(self, key: str, known: tuple[str, ...], required: tuple[str, ...]) -> Iterator[Fields]:
-        """The checked records of one list; each may also carry the keys of provenance and must have a source."""
+        """The checked records of one list; each may also carry the keys of provenance and must have a source.
+
+        The first required key names a record; the same name twice is a fault.
+        """
         node = self.top.node_of(key)
-        yield from self.each_of(node, key, known, required)
+        lines: dict[str, int] = {}
+        for fields in self.each_of(node, key, known, required):
+            named = fields.node_of(required[0])
+            if isinstance(named, Scalar) and named.text:
+                refuse_second(self.reader, fields.node, key, named.text, lines)
+            yield fields
 
     def each_of(
         self, node: Node | None, what: str, known: tuple[str, ...], required: tuple[str, ...], source: str = "source"
@@ -135,36 +127,9 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def read_base(texts: Mapping[str, str]) -> KnowledgeBase:
-    """The base in these files (FILES, name -> text); raises DocumentFaults for the first file that has faults."""
-    documents = {name: compose(texts[name], name) for name in FILES}
-    architectures, open_only_from = read_architectures(documents["gpu_architectures.yaml"])
-    return KnowledgeBase(
-        revision=revision_of(documents),
-        branches=_by(read_branches(documents["driver_branches.yaml"]), lambda branch: branch.name),
-        releases=_by(read_releases(documents["driver_releases.yaml"]), lambda release: release.version),
-        toolkits=_by(read_toolkits(documents["cuda_toolkits.yaml"]), lambda toolkit: toolkit.version),
-        architectures=_by(architectures, lambda architecture: architecture.name),
-        open_only_from=open_only_from,
-        package_sets=read_package_sets(documents["package_sets.yaml"]),
-        more=together(read_shelves(document, CORE.get(name, ())) for name, document in documents.items()),
-    )
-
-
-def revision_of(documents: Mapping[str, Document]) -> str:
-    """SHA-256 over the canonical JSON of all files: the same whatever their comments, quotes and order of keys."""
-    content = {name: plain(document.root) for name, document in documents.items()}
-    canonical = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _by(records: Iterable[T], key: Callable[[T], K]) -> Mapping[K, T]:
-    return MappingProxyType({key(record): record for record in records})
-
-
 def read_branches(document: Document) -> tuple[DriverBranch, ...]:
     """The driver branches, oldest first; raises DocumentFaults."""
-    records = Records(document, ("branches",))
+    records = Records(document, "branches")
     known = ("branch", "designation", "first_build", "first_build_date", "first_datacenter_release",
              "first_datacenter_release_date", "latest_datacenter_release", "latest_datacenter_release_date",
              "end_of_life", "max_cuda_major_without_forward_compat", "native_cuda", "architectures_dropped",
@@ -224,7 +189,7 @@ def _kind(designations: Iterable[Designation]) -> BranchKind:
 
 def read_releases(document: Document) -> tuple[DriverRelease, ...]:
     """The Linux driver builds, lowest version first; raises DocumentFaults."""
-    records = Records(document, ("linux_releases",))
+    records = Records(document, "linux_releases")
     known = ("version", "branch", "channel", "release_date", "release_notes", "arches", "windows_version")
     channels = {channel.value: channel for channel in Channel}
     found = [
@@ -246,7 +211,7 @@ def read_releases(document: Document) -> tuple[DriverRelease, ...]:
 
 def read_toolkits(document: Document) -> tuple[CudaToolkit, ...]:
     """The CUDA toolkits, lowest version first; raises DocumentFaults."""
-    records = Records(document, ("toolkits",), ("legacy_toolkits",))
+    records = Records(document, "toolkits", "legacy_toolkits")
     known = ("version", "label", "release_month", "release_date", "driver_branch", "bundled_driver_linux_x86_64",
              "bundled_driver_windows", "driver_bundled", "min_driver_minor_version_compat", "cudart",
              "compute_capabilities")  # fmt: skip
@@ -316,9 +281,9 @@ def _each_text(records: Records, fields: Fields, key: str, convert: Callable[[st
     return tuple(records.reader.value(item, f"{fields.what}: {key}", convert, "") for item in node.items)
 
 
-def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tuple[str, Provenance]]:
-    """The architectures, oldest first as in the file, and from which branch on only open modules exist."""
-    records = Records(document, ("architectures",), ("open_module_required_from",))
+def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tuple[str, Provenance] | None]:
+    """The architectures, oldest first as in the file, and from which branch on only open modules exist, where the file says it."""
+    records = Records(document, "architectures", "open_module_required_from")
     known = ("architecture", "chips", "compute_capabilities", "first_cuda_toolkit", "last_cuda_toolkit",
              "first_driver_branch", "first_driver_branch_confidence", "first_driver_branch_text", "last_driver_branch",
              "open_kernel_modules", "memory_error_handling", "fabric_manager", "confidential_computing",
@@ -326,7 +291,7 @@ def read_architectures(document: Document) -> tuple[tuple[Architecture, ...], tu
     required = ("architecture", "compute_capabilities", "last_driver_branch", "open_kernel_modules", "products")
     found = tuple(_architecture(records, fields) for fields in records.each("architectures", known, required))
     rule = records.top.node_of("open_module_required_from")
-    open_only = ("R000", Provenance((), "", Confidence.MEMORY))
+    open_only = None
     if rule is not None:
         fields = records.reader.fields(rule, "open_module_required_from", ("branch", *PROVENANCE), ("branch", "source"))
         open_only = (fields.value("branch", _branch, "R000"), records.provenance(fields))
@@ -426,7 +391,7 @@ def _open_modules(records: Records, fields: Fields, outer: Provenance) -> OpenMo
 
 
 def _families(records: Records, fields: Fields, outer: Provenance) -> Iterator[Family]:
-    for each in records.each_of(fields.node_of("families"), "families", ("names",), ("names",)):
+    for each in records.each_of(fields.node_of("families"), "families", ("names",), ("names",), source=""):
         provenance = records.provenance(each, outer)
         for family in each.texts("names"):
             yield Family(family, provenance)
@@ -448,7 +413,7 @@ def _products(records: Records, fields: Fields) -> Iterator[Product]:
 
 def read_package_sets(document: Document) -> tuple[PackageSet, ...]:
     """The package sets in the order of the file; raises DocumentFaults."""
-    records = Records(document, ("package_sets",))
+    records = Records(document, "package_sets")
     required = ("id", "repository", "distributions", "architecture", "first_branch", "last_branch", "flavour",
                 "revision", "members")  # fmt: skip
     found = tuple(

@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.documents import Document, Fields, Node, Reader
 from muster.knowledge.catalog import FACTS, KINDS, Kind
 from muster.knowledge.forms import Taking, day
-from muster.knowledge.records import Fact
+from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import Shelf
 
 Shelves = Mapping[type, Mapping[str, Any]]
@@ -16,8 +16,14 @@ Shelves = Mapping[type, Mapping[str, Any]]
 FACTS_PART: Final = "facts"
 
 
-def parts_of(file: str) -> tuple[str, ...]:
-    """The keys of a file under which lists of the catalog's kinds stand, `facts` included where the file has them."""
+def file_of(name: str) -> str:
+    """The file of the catalog to which a document's name belongs: `driver_releases.yaml` for `/site/driver_releases.2027.yaml` too."""
+    return f"{name.rpartition('/')[2].partition('.')[0]}.yaml"
+
+
+def parts_of(name: str) -> tuple[str, ...]:
+    """The keys of a document under which lists of the catalog's kinds stand, `facts` included where its file has them."""
+    file = file_of(name)
     own = tuple(kind.part for kind in KINDS if kind.file == file)
     return (*own, FACTS_PART) if file in FACTS else own
 
@@ -25,15 +31,15 @@ def parts_of(file: str) -> tuple[str, ...]:
 def read_shelves(document: Document, core: tuple[str, ...] = ()) -> Shelves:
     """The records of the catalog's kinds in one file; `core` names its lists that are read elsewhere. Raises DocumentFaults."""
     reader = Reader(document)
-    parts = parts_of(document.name)
+    parts, file = parts_of(document.name), file_of(document.name)
     top = reader.fields(document.root, document.name, ("as_of", *core, *parts), required=("as_of",))
     taking = Taking(reader, top.value("as_of", day, ""))
     found: dict[type, Mapping[str, Any]] = {}
     for kind in KINDS:
-        if kind.file == document.name:
+        if kind.file == file:
             found[kind.record] = _shelf(taking, top, kind)
     if FACTS_PART in parts:
-        stem = document.name.removesuffix(".yaml")
+        stem = file.removesuffix(".yaml")
         found[Fact] = _records(taking, top, FACTS_PART, Fact, lambda fact: f"{stem}:{fact.id}")
     reader.finish()
     return MappingProxyType(found)
@@ -51,12 +57,13 @@ def _records(taking: Taking, top: Fields, part: str, cls: type, key: Callable[[A
         record = taking.record(cls, item, part)
         if record is not None:
             name = key(record)
-            _refuse_second(taking.reader, item, part, name, lines)
+            refuse_second(taking.reader, item, part, name, lines)
             found[name] = record
     return MappingProxyType(found)
 
 
-def _refuse_second(reader: Reader, item: Node, part: str, name: str, lines: dict[str, int]) -> None:
+def refuse_second(reader: Reader, item: Node, part: str, name: str, lines: dict[str, int]) -> None:
+    """Record a fault where a record of this name stood before; `lines` remembers where each stands."""
     if name in lines:
         reader.fault(item, f"{part} record {name!r} stands twice, first on line {lines[name]}", "keep one of the two")
     lines.setdefault(name, item.line)

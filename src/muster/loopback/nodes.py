@@ -23,6 +23,9 @@ KERNEL = "6.1.0-57-amd64"
 # A killed process is gone within milliseconds; one that hangs in the kernel for a second is left behind.
 _KILL_ROUNDS = 50
 
+_GPU_BUSES = ("04", "05", "0b", "0c")
+"""The places of the four GPUs that the replayed reports show."""
+
 _UNITS = ("apt-daily.timer", "apt-daily-upgrade.timer")
 
 _OS_RELEASE = """\
@@ -208,6 +211,11 @@ def _make_folders(root: Path) -> None:
     (root / "loopback/kernel").write_text(f"{KERNEL}\n", encoding="ascii")
     (root / "loopback/booted_at").write_text(f"{time.time():.0f}\n", encoding="ascii")
     (root / f"boot/vmlinuz-{KERNEL}").touch()
+    for bus in _GPU_BUSES:
+        device = root / f"sys/bus/pci/devices/0000:{bus}:00.0"
+        device.mkdir(parents=True, exist_ok=True)
+        (device / "vendor").write_text("0x10de\n", encoding="ascii")
+        (device / "class").write_text("0x030200\n", encoding="ascii")
     (root / "proc/mounts").write_text("/dev/vda1 / ext4 rw,relatime 0 0\n", encoding="ascii")
 
 

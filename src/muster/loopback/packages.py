@@ -313,7 +313,17 @@ _BUILD_OK = """\
     echo "Done."
     echo "nvidia.ko: Installing to /lib/modules/$kernel/updates/dkms/"
     echo "update-initramfs: Generating /boot/initrd.img-$kernel"
-    echo "nvidia $version" > "$root/boot/initrd.img-$kernel"
+    cpio() { # name, text: one file of an archive, as a kernel unpacks it
+        pad=$(((4 - (110 + ${#1} + 1) % 4) % 4)) fill=$(((4 - ${#2} % 4) % 4))
+        printf '070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\\0' 1 33188 0 0 1 0 ${#2} 0 0 0 0 $((${#1} + 1)) 0 "$1"
+        while [ "$pad" -gt 0 ]; do printf '\\0'; pad=$((pad - 1)); done
+        printf '%s' "$2"
+        while [ "$fill" -gt 0 ]; do printf '\\0'; fill=$((fill - 1)); done
+    }
+    {
+        cpio "lib/modules/$kernel/updates/dkms/nvidia.ko" "version=$version"
+        cpio 'TRAILER!!!' ''
+    } > "$root/boot/initrd.img-$kernel"
 """
 
 _BUILD_BAD = """\

@@ -6,7 +6,7 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeAlias
 
 
@@ -26,11 +26,16 @@ FactValue: TypeAlias = str | int | bool | tuple[str, ...] | Unknown
 
 @dataclass(frozen=True, slots=True)
 class RawOutput:
-    """What a fact's command gave on the node. `exit_status` is None when it did not end before its deadline."""
+    """What a fact's command gave on the node.
+
+    `exit_status` is None when this is not known to be its answer; `note` says why as the look does: `deadline` (also where it is empty),
+    `stuck`, `unwritten`.
+    """
 
     exit_status: int | None
     stdout: bytes
     truncated: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +116,10 @@ def kind_of(path: str) -> str:
     return path.partition("[")[0] if "[" in path else ""
 
 
+CLOCK_SLACK_S = 300
+"""How far two clocks may be apart before ages mean nothing: Kerberos and TLS give up there too."""
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What one source told in one look: path -> value. The look holds for all of them: when, and whether the values are momentary."""
@@ -176,6 +185,14 @@ class NodeFacts:
     trouble: Unknown | None = None
     partial: bool = False
     _lists: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def is_older_than(self, age_s: int, now: datetime) -> bool:
+        """Whether the look is older than that, or its age cannot be told: it is later than `now` by more than `CLOCK_SLACK_S`."""
+        return now - self.observed_at > timedelta(seconds=age_s) or self.is_from_the_future(now)
+
+    def is_from_the_future(self, now: datetime) -> bool:
+        """Whether the look is later than `now`, by more than clocks may differ: the clock was set back since, or was wrong then."""
+        return self.observed_at - now > timedelta(seconds=CLOCK_SLACK_S)
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""

@@ -255,6 +255,7 @@ class Policy:
     """The whole of a `fleet.yaml`.
 
     `revision` is the SHA-256 over its canonical content (comments and layout do not change it); approvals cite it.
+    `knowledge` is the folder of the site's own records of knowledge, as seen from the file; None for the one beside the store.
     `lines` maps a path such as `pools.train.driver` to its line, for messages found later; neither takes part in
     comparison.
     """
@@ -267,6 +268,7 @@ class Policy:
     holds: Holds = field(default_factory=Holds)
     security: Security = field(default_factory=Security)
     validate: Validation = field(default_factory=Validation)
+    knowledge: str | None = None
     revision: str = field(default="", compare=False)
     lines: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}), compare=False, repr=False)
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 BROKEN_STATES = ("half-installed", "half-configured", "unpacked", "triggers-awaited", "triggers-pending")
 """dpkg's words for a package that is neither installed nor gone."""
 
+IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
+"""Kinds of root file system of nodes that are booted from an image: what is changed there is gone after a restart."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class PackagePin:

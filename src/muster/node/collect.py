@@ -37,9 +37,10 @@ _ASKS_GPUS = re.compile(r"(?<![\w.-])(?:nvidia-smi|dcgmi)(?![\w-])")
 
 @dataclass(frozen=True)
 class Frame:
-    """What one command gave. `exit_status` is None when it did not end by itself; `note` then says `deadline` or `stuck`.
+    """What one command gave. `exit_status` is None when that is not known to be all; `note` then says `deadline`, `stuck` or `unwritten`.
 
     `stuck`: it was not started, because the same command of an earlier look, or another that asks the same device, has not ended.
+    `unwritten`: it ended, and what it printed could not be written down on the node: no space, or a limit on the size of files.
     """
 
     exit_status: int | None
@@ -138,9 +139,7 @@ launch() { # index
   (
     exec 7>&-
     trap "echo done $1 \$? >&8" EXIT
-    # Who writes beyond the limit is told so and not ended by a signal, which could leave a core.
-    trap '' XFSZ
-    ulimit -f $((cap / 512 + 1))
+    ulimit -f $((cap / 512 + 2))
     eval "$command"
   ) </dev/null >"$R/$1.out" 2>/dev/null &
   began "$!"
@@ -150,6 +149,8 @@ launch() { # index
 
 settle() { # index, status word
   eval "said_$1=\$2 key=\$key_$1"
+  # The last word under an output: where it is missing, a full disk has swallowed something.
+  if [ "$2" != deadline ]; then { printf '%s' "$NONCE" >>"$R/$1.out"; } 2>/dev/null; fi
   still=''
   for each in $RUNNING; do
     if [ "$each" != "$1" ]; then still="$still $each"; fi
@@ -195,6 +196,8 @@ tick() { # a second has passed
   done
 }
 
+# Who writes beyond a limit is told so and not ended by a signal, which could leave a core.
+trap '' XFSZ
 TODO=$ALL RUNNING='' LATE='' COUNT=0
 (
   exec 7>&-
@@ -240,7 +243,9 @@ first=''
 for i in $ALL; do
   eval "name=\$name_$i said=\$said_$i cap=\$cap_$i size=\$size_$i"
   cut=0
-  if [ "$size" -gt "$cap" ]; then size=$cap cut=1; fi
+  most=$cap
+  case $said in deadline | stuck) ;; *) most=$((cap + ${#NONCE})) ;; esac
+  if [ "$size" -gt "$most" ]; then size=$cap cut=1; fi
   if [ "$size" -gt 0 ] && { [ "$cut" = 1 ] || [ "$said" = deadline ]; }; then
     head -c "$size" "$R/$i.out" >"$R/$i.part"
     file="$R/$i.part"
@@ -332,14 +337,22 @@ def parse_frames(stdout: bytes, nonce: str) -> Mapping[str, Frame]:
     while found:
         start, end = found.end(), found.end() + int(found[4])
         if stdout[end : end + 1] == b"\n":
-            word = found[2].decode()
-            status = int(word) if word.isdigit() else None
-            frames[found[1].decode()] = Frame(
-                status, stdout[start:end], found[3] == b"1", "" if word.isdigit() else word
+            frames[found[1].decode()] = _frame(
+                found[2].decode(), stdout[start:end], nonce.encode(), truncated=found[3] == b"1"
             )
             start = end + 1
         found = header.search(stdout, start)
     return frames
+
+
+def _frame(word: str, output: bytes, nonce: bytes, *, truncated: bool) -> Frame:
+    if not word.isdigit():
+        return Frame(None, output, truncated, word)
+    if truncated:
+        return Frame(int(word), output, truncated)
+    if not output.endswith(nonce):
+        return Frame(None, output, truncated, "unwritten")
+    return Frame(int(word), output[: -len(nonce)], truncated)
 
 
 def _unpacked(stdout: bytes, nonce: bytes) -> bytes:

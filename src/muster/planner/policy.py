@@ -52,7 +52,7 @@ from muster.model.quantities import DURATION_HINT, Amount, parse_duration_s
 from muster.planner.policy_pools import PERMISSIONS, Checks, name_text, pool_lines, read_pools
 
 REQUIRED: Final = ("schema", "fleet", "inventory", "pools")
-SECTIONS: Final = (*REQUIRED, "ssh", "rollout", "holds", "security", "validate")
+SECTIONS: Final = (*REQUIRED, "knowledge", "ssh", "rollout", "holds", "security", "validate")
 # What the built-in validator measures; a site's own command may report metrics of any name.
 BUILTIN_METRICS: Final = ("matmul_tflops", "allreduce_gbps")
 
@@ -80,6 +80,9 @@ def policy_from_document(text: str, name: str, checks: Checks | None = None) -> 
     inventory, pools = fields.node_of("inventory"), fields.node_of("pools")
     ssh, rollout, holds = fields.node_of("ssh"), fields.node_of("rollout"), fields.node_of("holds")
     security, validate = fields.node_of("security"), fields.node_of("validate")
+    own_knowledge = fields.value(
+        "knowledge", _checked((checks or Checks()).knowledge), None, "a folder, as seen from this file"
+    )
     policy = Policy(
         fleet=fields.value("fleet", name_text, "", "a short name such as prod-eu"),
         inventory=() if inventory is None else _inventory(reader, inventory),
@@ -89,12 +92,23 @@ def policy_from_document(text: str, name: str, checks: Checks | None = None) -> 
         holds=Holds() if holds is None else _holds(reader, holds),
         security=Security() if security is None else _security(reader, security),
         validate=Validation() if validate is None else _validation(reader, validate),
+        knowledge=own_knowledge,
         revision=revision_of(document.root),
         lines=_lines(reader, fields),
     )
     _check_approvals(reader, policy.rollout, policy.pools, rollout, policy.lines)
     reader.finish()
     return policy
+
+
+def _checked(check: Callable[[str], None]) -> Callable[[str], str | None]:
+    """The text itself, once a check raised nothing about it."""
+
+    def convert(text: str) -> str:
+        check(text)
+        return text
+
+    return convert
 
 
 def revision_of(root: Node) -> str:

@@ -40,10 +40,14 @@ def anything(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What reading a policy cannot know by itself: whether a time zone and a GPU family exist."""
+    """What reading a policy cannot know by itself: whether a time zone, a GPU family, the folder of a site's knowledge exist.
+
+    The folder is asked about before any family.
+    """
 
     zone: Check = anything
     gpu: Check = anything
+    knowledge: Check = anything
 
 
 TIERS: Final = {tier.value: tier for tier in Tier}

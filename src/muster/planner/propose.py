@@ -6,14 +6,14 @@ Every node of the policy's pools is either planned or in the report with the rea
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from muster.model.audit import canonical
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, Step, Waiting, WaitingOn
 from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
-from muster.model.stack import PackagePin
+from muster.model.stack import IMAGE_KINDS, PackagePin
 from muster.planner.classes import node_class, unknown_facts
 from muster.planner.pools import Placing, pool_of
 from muster.planner.stages import Candidate, StageWish, lay_out
@@ -24,9 +24,6 @@ from muster.solver.words import sentence
 
 STALE_AFTER_S = 3600
 """Facts older than an hour are not planned on: in an hour an unattended upgrade has had its turn."""
-
-IMAGE_KINDS = ("tmpfs", "overlay", "nfs", "nfs4", "squashfs", "ramfs")
-"""Kinds of root file system of nodes that are booted from an image."""
 
 NOT_HEEDED = "not heeded by this release:"
 """Begins a line of `Plan.because` on something that the policy asks for and nobody does yet."""
@@ -132,7 +129,7 @@ def _not_plannable(given: PlanInput, node: Node, pool: Pool | None) -> Waiting |
         return Waiting(node.name, WaitingOn.STALE_FACTS, "was never collected")
     if facts.trouble is not None:
         return Waiting(node.name, WaitingOn.STALE_FACTS, f"could not be looked at: {facts.trouble.why}")
-    if given.now - facts.observed_at > timedelta(seconds=STALE_AFTER_S):
+    if facts.is_older_than(STALE_AFTER_S, given.now):
         return Waiting(node.name, WaitingOn.STALE_FACTS, f"its facts are of {facts.observed_at:%Y-%m-%d %H:%M} UTC")
     if pool is None:
         unknown = "; ".join(placing.unknown)

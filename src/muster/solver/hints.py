@@ -1,8 +1,9 @@
 """What people can do about a refusal: sentences that more than one rule gives. Never a reason; those are `explain`'s."""
 
+from muster.knowledge.query import LEARN_MORE
 from muster.solver.explain import Hint
 
-NEWER_KNOWLEDGE = Hint("newer knowledge comes with a newer release of Muster")
+NEWER_KNOWLEDGE = Hint(LEARN_MORE)
 LOOK_AGAIN = Hint("look again with the rights it needs: muster collect")
 OWN_POOL = Hint("give these nodes a pool of their own")
 REFRESH_LISTS = Hint("on the node: apt-get update; then: muster collect")

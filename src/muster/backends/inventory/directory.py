@@ -99,7 +99,10 @@ def _from_script(file: Path, name: str, specs: Sequence[FactSpec], now: datetime
         at = made
     if told.hostname.lower().partition(".")[0] != name.lower().partition(".")[0]:
         warnings.append(f"{file}: was made on a node that calls itself {told.hostname}")
-    raw = {key: RawOutput(frame.exit_status, frame.stdout, frame.truncated) for key, frame in told.frames.items()}
+    raw = {
+        key: RawOutput(frame.exit_status, frame.stdout, frame.truncated, frame.note)
+        for key, frame in told.frames.items()
+    }
     return _facts(name, {key: (each, at) for key, each in raw.items()}, specs, at)
 
 

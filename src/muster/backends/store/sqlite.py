@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import muster
-from muster.backends import _codec, _forms, _looks
+from muster.backends import _codec, _forms, _gpu_counts, _looks
 from muster.backends import _statements as sql
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
@@ -76,6 +76,10 @@ class _SqliteStore:
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
             return _looks.history(on, node, self._changed)
+
+    async def most_gpus(self, since: datetime) -> Mapping[str, int]:
+        with self._read() as on:
+            return _gpu_counts.most(on, since)
 
     async def save_nodes(self, nodes: Sequence[Node]) -> None:
         with self._write() as on:

@@ -49,4 +49,9 @@ load() {
         echo "NVRM version: NVIDIA UNIX ${flavour}Kernel Module for $(uname -m)  $version  Release Build  (dvs-builder@U22-I3-H04-01-3)"
         echo "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14+deb12u1)"
     } > "$root/proc/driver/nvidia/version"
+    echo 'ModifyDeviceFiles: 1
+EnableMSI: 1
+RmProfilingAdminOnly: 1
+EnableGpuFirmware: 18
+RegistryDwords: ""' > "$root/proc/driver/nvidia/params"
 }
