@@ -11,6 +11,7 @@ from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
 from muster.model.command import (
     Answered,
     FetchPackages,
+    GiveBackSettings,
     InstallPackages,
     Reboot,
     Reload,
@@ -25,7 +26,7 @@ from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
 from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
-from muster.node import restart
+from muster.node import restart, settings
 from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
@@ -33,6 +34,7 @@ FETCH_S = 3600
 INSTALL_S = 0
 SAVE_S = 300
 RELOAD_S = 300
+SETTINGS_S = 300
 VALIDATE_S = 900
 """How long a task may run before the node itself ends it (0: never; a package transaction must not be cut, and DKMS takes its minutes)."""
 
@@ -194,7 +196,7 @@ async def restore_point(scene: Scene) -> Result:
         moved = unmet(scene.step.expects, facts)
         if moved:
             return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
-    text = scene.manager.save(scene.step.back, scene.keep)
+    text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
     return _retried(scene, ended, what)
 
@@ -253,7 +255,12 @@ async def verify(scene: Scene) -> Result:
         return wrong
     if wrong:
         return _driver_failed(scene, "; ".join(wrong))
-    return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}")
+    given = await _given_back(scene, "settings")
+    if given.event is Event.FAILED:
+        return _driver_failed(scene, given.why)
+    if given.event is Event.WAITING:
+        return given
+    return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}, and the node is set as before")
 
 
 async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[str, ...]) -> tuple[str, ...] | Result:
@@ -267,6 +274,13 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
         *(f"{name} is half-installed" for name in scene.manager.broken(facts)),
         *(f"{name} is still installed" for name in gone if name in there),
     )
+
+
+async def _given_back(scene: Scene, name: str) -> Result:
+    """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
+    work = GiveBackSettings(scene.run.run_id)
+    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    return _retried(scene, ended, "giving back what the node was set to")
 
 
 async def validate(scene: Scene) -> Result:
@@ -347,7 +361,12 @@ async def rollback_verify(scene: Scene) -> Result:
         return wrong
     if wrong:
         return Result(Event.FAILED, "after the way back: " + "; ".join(wrong))
-    return Result(Event.PASSED, f"every member of the stack says {scene.step.from_driver} again")
+    given = await _given_back(scene, "settings-back")
+    if given.event is not Event.PASSED:
+        return given
+    return Result(
+        Event.PASSED, f"every member of the stack says {scene.step.from_driver} again, and the node is set as before"
+    )
 
 
 async def rollback_validate(scene: Scene) -> Result:

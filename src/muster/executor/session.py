@@ -200,7 +200,7 @@ _CUT = {
     TaskState.LOST: "its processes vanished, after: ",
 }
 
-_TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
+_TELLING = ("E:", "differs:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
 
 
 def _words(out: bytes, err: bytes, otherwise: str) -> str:

@@ -63,6 +63,13 @@ class SaveRestorePoint:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveBackSettings:
+    """Set again what the node was set to before its change, and compare."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """Unload the kernel module and load the one on disk."""
 
@@ -98,7 +105,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | SaveRestorePoint | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -171,7 +178,7 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
-            TakeLease() | ReleaseLease() | SaveRestorePoint() | PollTask() | AskScheduler()
+            TakeLease() | ReleaseLease() | SaveRestorePoint() | GiveBackSettings() | PollTask() | AskScheduler()
         ):  # texts alone, under their own names
             body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
         case Collect(facts=facts):
