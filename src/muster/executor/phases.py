@@ -26,7 +26,7 @@ from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
 from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
-from muster.node import restart, settings
+from muster.node import readiness, restart, settings
 from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
@@ -117,7 +117,9 @@ async def preflight(scene: Scene) -> Result:
     broken = scene.manager.broken(facts)
     if broken:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
-    text = scene.manager.preflight(scene.step.packages, scene.step.back)
+    names = tuple(pin.name for pin in scene.step.packages)
+    text = readiness.before(names, restarts=scene.step.restart == "reboot")
+    text += scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
@@ -510,7 +512,10 @@ async def _restart(scene: Scene) -> Result:
     if isinstance(boot, Unreachable):
         return waiting("is away, restarting")
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
-    ended = await scene.session.task(phase, restart.REBOOT, Reboot(), RELOAD_S)
+    back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
+    driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
+    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})

@@ -115,6 +115,7 @@ class Apt:
             _ENVIRONMENT
             + _keep(keep)
             + _OWN
+            + _OLD_RESTORE_POINTS
             # What another change left is of no use, and a half-read list least of all. Packages that are whole are taken again.
             + 'rm -rf "$own/lists" && mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
             + f"own {_OPTIONS} -q update >/dev/null || {{ echo 'apt-get update failed'; exit 1; }}\n"
@@ -200,6 +201,15 @@ own() {
 """
 """Lists and packages of a change lie apart from the node's own: between the fetch and the change may be days of drain, in which the node's
 daily jobs renew its lists, clean its cache and hold the locks of both."""
+
+KEPT_RESTORE_POINTS = 3
+"""Restore points hold whole drivers, a hundred megabytes and more each; the newest few are enough to look into, and to go back by hand."""
+
+_OLD_RESTORE_POINTS = f"""\
+ls -t "${{keep%/*}}" | tail -n +{KEPT_RESTORE_POINTS + 1} | while read -r old; do
+  [ "$old" = "${{keep##*/}}" ] || rm -rf "${{keep%/*}}/$old"
+done
+"""
 
 _ANY_WAY = "--allow-downgrades --allow-change-held-packages"
 
