@@ -142,6 +142,10 @@ class Store(Protocol):
         """The last look of every node, by name."""
         ...
 
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        """The last look of one node, as `facts` has it; None when it was never looked at. Costs nothing by the other nodes."""
+        ...
+
     async def history(self, node: str) -> tuple[Fact, ...]:
         """Every change of the node's lasting values, oldest first. The first sight of a value is a change, and so is that it went away: a change
         to Unknown, with the reason (`GONE` where its source says nothing of it). One Unknown after another is none.

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.desk import Desk
+from tests.support.shelf import shelf
 
 NEWER = """\
 as_of: '2027-01-15'
@@ -118,3 +119,15 @@ def test_an_export_can_be_read_again(desk: Desk) -> None:
     assert said.exit_code == 0
     assert (desk.folder / "out" / "xid.yaml").read_text(encoding="utf-8").startswith("# What Xid codes")
     assert desk.here("knowledge", "export", "out").exit_code == 3
+
+
+def test_a_driver_that_a_site_made_known_can_be_asked_for(tmp_path: Path) -> None:
+    desk = shelf(tmp_path)
+    before = desk.here("why", "n1", "--not", "580.199.01")
+    assert before.exit_code == 1
+    assert "580.199.01 is not a driver that is known" in before.out and "muster knowledge import FILE" in before.out
+    (desk.folder / "driver_releases.yaml").write_text(NEWER, encoding="utf-8")
+    assert desk.here("knowledge", "import", "driver_releases.yaml").exit_code == 0
+    after = desk.here("why", "n1", "--not", "580.199.01")
+    assert after.exit_code in (0, 1)
+    assert "580.199.01" in after.out and "is not a driver that is known" not in after.out

@@ -72,6 +72,8 @@ def test_facts_come_by_node_name_and_the_last_look_stands(store: Store) -> None:
     inline(store.save_facts([look("n2", driver="570"), look("n1", driver="570")]))
     inline(store.save_facts([look("n2", 60, driver="580")]))
     assert [(facts.node, facts.text("driver")) for facts in inline(store.facts())] == [("n1", "570"), ("n2", "580")]
+    assert [inline(store.facts_of(name)) for name in ("n1", "n2")] == list(inline(store.facts()))
+    assert inline(store.facts_of("n3")) is None
 
 
 def test_a_failed_look_leaves_the_old_evidence_with_its_old_time_beside_the_trouble(store: Store) -> None:

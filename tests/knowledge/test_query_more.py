@@ -244,7 +244,8 @@ def test_limits_say_what_is_not_decided_and_whom_to_ask() -> None:
 def test_the_names_of_packages_tell_from_which_repository_a_driver_came() -> None:
     nvidia = {"nvidia-dkms-open", "nvidia-kernel-source-open", "libnvidia-compute"}
     archive = {"nvidia-dkms-595-open", "nvidia-kernel-source-595-open", "libnvidia-compute-595"}
-    for names, repository in ((nvidia, "nvidia-cuda"), (archive, "ubuntu")):
+    server = {"nvidia-dkms-595-server-open", "libnvidia-compute-595-server", "nvidia-fabricmanager-595"}
+    for names, repository in ((nvidia, "nvidia-cuda"), (archive, "ubuntu"), (server, "ubuntu-server")):
         found = query.installed_set(BASE, "ubuntu2404", "amd64", "R595", Flavour.OPEN, names)
         assert found is not None
         assert found.repository == repository

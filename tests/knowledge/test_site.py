@@ -150,6 +150,13 @@ def test_a_folder_that_cannot_be_written_is_refused_by_name(tmp_path: Path) -> N
         use.bring_in(written(tmp_path, "driver_releases.yaml", NEWER), tmp_path / "file" / "knowledge")
 
 
+def test_what_an_editor_leaves_in_the_folder_is_no_record(tmp_path: Path) -> None:
+    site = tmp_path / "knowledge"
+    written(site, ".driver_releases.yaml.swp", "\x00")
+    written(site, ".#driver_releases.yaml", "no: yaml: at all")
+    assert load(site) is load()
+
+
 def test_a_file_of_the_same_name_is_replaced(tmp_path: Path) -> None:
     site = tmp_path / "knowledge"
     use.bring_in(written(tmp_path, "driver_releases.yaml", NEWER), site)

@@ -121,8 +121,10 @@ def test_what_is_still_stuck_is_not_started_a_second_time(shell: tuple[str, ...]
             assert frames == {"stuck": Frame(None, b"", False, "stuck"), "other": Frame(0, b"hi\n", False)}
         assert len((tmp_path / "started").read_text().split()) == 1
     finally:
-        for pid in _left(tmp_path / "run/muster/held/fact-stuck"):
+        left = _left(tmp_path / "run/muster/held/fact-stuck")
+        for pid in left:
             os.kill(pid, signal.SIGKILL)
+    _until(lambda: not any(_running(pid) for pid in left))
     freed = parse_frames(collect(shell, tmp_path, ("stuck", "echo free", 5, 100), nonce="third0000"), "third0000")
     assert freed == {"stuck": Frame(0, b"free\n", False)}
 

@@ -124,12 +124,13 @@ class Machine:
     process: subprocess.Popen[bytes]
     public_key: str
 
-    def inside(self, text: str) -> str:
+    def inside(self, text: str, stdin: str = "") -> str:
         """What root's `sh -c text` prints on the node. Raises CalledProcessError."""
         # The first child of `unshare` is the node's process 1.
         (child,) = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         argv = ["nsenter", "-t", child, "-m", "-u", "-p", "-n", "-r", "-w", "sh", "-c", text]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=LIMIT_S).stdout
+        done = subprocess.run(argv, check=True, input=stdin, capture_output=True, text=True, timeout=LIMIT_S)
+        return done.stdout
 
     def connections(self) -> int:
         """How many TCP connections its sshd has had."""
@@ -179,7 +180,7 @@ def lab(folder: Path, plans: Sequence[Plan]) -> Iterator[Lab]:
         _layer(folder, layers / "all")
         bridge, subnet = f"mulab{slot}", f"198.18.{slot}"
         _ip([f"link add {bridge} type bridge", f"address add {subnet}.1/24 dev {bridge}", f"link set {bridge} up"])
-        stack.callback(_ip, [f"link delete {bridge}"])
+        stack.callback(_sweep, slot)
         machines: list[Machine] = []
         stack.callback(_end, machines)
         for number, plan in enumerate(plans):
@@ -237,11 +238,21 @@ def _slot() -> Iterator[int]:
             lock.close()
             continue
         with lock:
-            if Path(f"/sys/class/net/mulab{slot}").exists():
-                _ip([f"link delete mulab{slot}"])
+            _sweep(slot)
             yield slot
         return
     raise LabRefused("there are too many labs on this machine")
+
+
+def _sweep(slot: int) -> None:
+    """Take away every link of a lab. The kernel does it too, when the last process of a name space is gone, and takes its time."""
+    net = Path("/sys/class/net")
+    limit = time.monotonic() + LIMIT_S
+    while left := [each.name for each in (*net.glob(f"mu{slot}n*"), *net.glob(f"mulab{slot}"))]:
+        if time.monotonic() > limit:
+            raise LabRefused(f"these links cannot be removed: {' '.join(left)}")
+        lines = "".join(f"link delete {name}\n" for name in left)
+        subprocess.run(["ip", "-force", "-batch", "-"], input=lines, capture_output=True, text=True, timeout=LIMIT_S)
 
 
 def _ip(lines: Iterable[str]) -> None:
@@ -310,7 +321,7 @@ def _start(folder: Path, layers: Path, plan: Plan, address: str) -> Machine:
     _write(own / "lab/smi.xml", re.sub(r"<(uuid>GPU-|serial>).{8}", rf"<\g<1>{digits[:8]}", smi))
     _write(own / "etc/machine-id", f"{digits[:32]}\n")
     for path, text in plan.files.items():
-        _write(own / path.lstrip("/"), text, 0o755 if "/bin/" in path else 0o644)
+        _write(own / path.lstrip("/"), text, 0o755 if "bin/" in path else 0o644)
     if plan.sshd:
         _write(own / "etc/ssh/sshd_lab", plan.sshd + _SSHD)
     _write(own / "etc/hosts", f"127.0.0.1 localhost\n127.0.1.1 {plan.name}\n")

@@ -58,6 +58,9 @@ class MemoryStore:
     async def facts(self) -> tuple[NodeFacts, ...]:
         return tuple(self._facts[name] for name in sorted(self._facts))
 
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        return self._facts.get(node)
+
     async def history(self, node: str) -> tuple[Fact, ...]:
         return tuple(self._history.get(node, ()))
 

@@ -80,6 +80,11 @@ def kind(**given: str) -> NodeClass:
     )  # fmt: skip
 
 
+def changed(node: NodeClass, **parts: object) -> NodeClass:
+    """The class with some of its parts changed."""
+    return replace(node, **parts)  # type: ignore[arg-type]
+
+
 def demand(**given: str) -> Demand:
     wish: DriverWish
     if "want" in given:

@@ -11,7 +11,7 @@ import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.cli.text import few_names, say_csv
-from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry
+from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry, script_to_install
 from muster.control.captures import parse_file
 from muster.control.collect import carried_facts
 from muster.control.collect import collect as collect_nodes
@@ -80,6 +80,7 @@ def collect(
             found = await collect_nodes(
                 nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
                 concurrency=site.policy.ssh.concurrency, seen=seen, carried=brought,
+                program=site.program,
             )  # fmt: skip
             if sys.stderr.isatty():
                 note("")
@@ -449,9 +450,14 @@ def facts_show(
 
 
 @facts_app.command("script")
-def facts_script() -> None:
+def facts_script(
+    install: Annotated[
+        bool,
+        typer.Option("--install", help="Print the program to install on nodes instead, as `ssh: script:` names it."),
+    ] = False,
+) -> None:
     """Print the text that looks at a node, to be carried where no connection leads: `sh look.sh >NODE.out`, then `collect --from`."""
-    sys.stdout.write(script_to_carry())
+    sys.stdout.write(script_to_install() if install else script_to_carry())
 
 
 @facts_app.command("parse")

@@ -37,7 +37,9 @@ def why(
         for each in () if as_json else found.answers:
             _say(each)
         asked = found.about in (About.NODE, About.POOL)
-        return A_NO if asked and any(each.says is not Says.YES for each in found.answers) else 0
+        words = [each.says for each in found.answers]
+        good = Says.YES in words and not {Says.NO, Says.UNKNOWN} & set(words)
+        return A_NO if asked and not good else 0
 
     run(work, as_json=as_json)
 

@@ -1,5 +1,6 @@
 """Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
 
+import hashlib
 import os
 import pwd
 import shutil
@@ -8,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import assert_never, cast
 from urllib.parse import urlsplit
@@ -17,6 +19,7 @@ from muster.backends.inventory import ansible, directory, hosts, slurm
 from muster.backends.notify.command import CommandNotifier
 from muster.backends.process import spawn_detached
 from muster.backends.schedulers.none import NoScheduler
+from muster.backends.secret import read_secret
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
 from muster.backends.transport.local import LocalTransport
@@ -27,6 +30,7 @@ from muster.control.policy import find_policy, read_policy
 from muster.control.reach import Reach
 from muster.control.site import SITE_FOLDER, Site
 from muster.discovery import discover, one
+from muster.executor.look import Program
 from muster.facts.captures import of_source
 from muster.knowledge.loader import load
 from muster.model.capture import CaptureSpec
@@ -45,6 +49,7 @@ from muster.model.policy import (
     SlurmSource,
 )  # fmt: skip
 from muster.node.carry import render_carried
+from muster.node.collect import render_installed
 from muster.ports import Clock, Notifier, PackageManager, Transport
 
 
@@ -112,6 +117,18 @@ def script_to_carry() -> str:
     """The text that looks at a node and prints a file for `collect --from`; another one at each call."""
     rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
     return render_carried(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2])
+
+
+def script_to_install() -> str:
+    """The program that looks at a node, to be installed there; always the same for one release."""
+    return render_installed([(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()])
+
+
+def program(policy: Policy) -> Program | None:
+    """What `collect` runs on the nodes when the policy names a program there."""
+    if policy.ssh.script is None:
+        return None
+    return Program(policy.ssh.script, hashlib.sha256(script_to_install().encode()).hexdigest())
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
@@ -195,8 +212,9 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             holder=f"{person()}@{socket.gethostname()}",
             inventory=found,
             carried=lambda where: directory.carried(where, specs, clock.now()),
-            knowledge=lambda: load(knowledge_folder(policy, folder, path)),
+            knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
+            program=program(policy),
         )
     finally:
         await transport.close()
@@ -225,7 +243,7 @@ class _LateTransport:
 def ssh_transport(policy: Policy, folder: Path) -> Transport:
     """The SSH transport as the policy's `ssh` section says; paths are relative to the policy's folder.
 
-    Raises BadInput when the SSH configuration that the policy names is not there.
+    Raises BadInput when the SSH configuration that the policy names is not there; its first command raises what `read_secret` does.
     """
     config = None
     if policy.ssh.config is not None:
@@ -239,10 +257,14 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
 
     def make() -> Transport:
         kind = cast(Callable[..., Transport], one("muster.backends.transport", "ssh", "BACKEND"))
+        secret = policy.ssh.sudo_password
+        password = None if secret is None else read_secret(secret, folder, what="ssh: sudo_password")
         return kind(
             config=config,
             user=policy.ssh.user,
+            port=policy.ssh.port,
             sudo=policy.ssh.sudo,
+            sudo_password=password,
             connect_concurrency=policy.ssh.concurrency,
             connect_timeout_s=policy.ssh.connect_timeout_s,
         )

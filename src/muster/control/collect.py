@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from muster.executor.look import look
+from muster.executor.look import Program, look
 from muster.model.command import Unreachable
 from muster.model.fact import FactSpec, NodeFacts, Unknown
 from muster.model.inventory import Carried
@@ -24,11 +24,12 @@ async def collect(
     concurrency: int,
     seen: Callable[[NodeFacts], None],
     carried: Mapping[str, NodeFacts] | None = None,
+    program: Program | None = None,
 ) -> tuple[NodeFacts, ...]:
     """Look at `nodes`, at most `concurrency` at a time; `seen` is told of each as it answers. Everything seen is kept, also when some fail.
 
-    A node in `carried` is not contacted: its facts are those. A node that could not be looked at is in the answer with `trouble` set; its
-    earlier facts stay in the store with their age.
+    A node in `carried` is not contacted: its facts are those. `program` is what looks at the others, where it is installed there. A node
+    that could not be looked at is in the answer with `trouble` set; its earlier facts stay in the store with their age.
     """
     gate = asyncio.Semaphore(concurrency)
 
@@ -37,7 +38,7 @@ async def collect(
             seen(carried[node.name])
             return carried[node.name]
         async with gate:
-            result = await look(node, specs=specs, transport=transport, clock=clock, ids=ids)
+            result = await look(node, specs=specs, transport=transport, clock=clock, ids=ids, program=program)
         if isinstance(result, Unreachable):
             words = f"{result.kind}: {result.why}" + (f" ({result.hint})" if result.hint else "")
             result = NodeFacts(node.name, clock.now(), {}, Unknown(words))

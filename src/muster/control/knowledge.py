@@ -13,7 +13,7 @@ from muster.documents import compose
 from muster.knowledge.base import FILES, read_base
 from muster.knowledge.checks import misfits, places
 from muster.knowledge.listing import Change, changes, views
-from muster.knowledge.loader import added, load, packaged
+from muster.knowledge.loader import added, load, packaged, site_files
 from muster.knowledge.schema import Confidence, KnowledgeBase
 from muster.knowledge.shelves import file_of
 from muster.model.errors import BadInput, DocumentFaults, Refused
@@ -155,7 +155,7 @@ def write_out(folder: Path, site: Path | None) -> tuple[str, ...]:
 
 
 def _coming(path: Path) -> Mapping[str, bytes]:
-    found = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
+    found = site_files(path) if path.is_dir() else (path,)
     if not found:
         raise BadInput(
             f"{path} holds no YAML file", hint=f"files are called as the release's: {', '.join(FILES[:4])}, ..."

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from muster.executor.look import Program
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.errors import UnknownName
 from muster.model.fact import FactSpec, NodeFacts
@@ -48,6 +49,8 @@ class Site:
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
+    program: Program | None = None
+    """What looks at the nodes where the policy names one that is installed there."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:

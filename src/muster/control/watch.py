@@ -109,6 +109,7 @@ async def look_again(site: Site, state: State, notifiers: Sequence[Notifier]) ->
     seen = await collect(
         site.nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
         concurrency=site.policy.ssh.concurrency, seen=_nothing, carried={each.node: each for each in carried.facts},
+        program=site.program,
     )  # fmt: skip
     found = await findings(site)
     untold = changes(state.told, found)

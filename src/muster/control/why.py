@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.control.site import Site, named, plan_named
-from muster.control.solving import class_of, solve_for, with_wish
+from muster.control.solving import class_of, demand_of, solve_for, with_wish
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
 from muster.model.plan import Plan, Waiting
 from muster.model.policy import Policy, Pool
 from muster.model.run import Rollout, RolloutState, Run
-from muster.planner.words import WAITING_WORDS, few
+from muster.planner.pools import placed
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, Wanted, located
+from muster.solver.fleet import Member, solve_fleet
 from muster.solver.problem import Answer, Candidate, NodeClass, NoSolution
+from muster.solver.words import listing
 
 
 class About(StrEnum):
@@ -76,17 +78,61 @@ async def why(site: Site, target: str, *, driver: str | None = None) -> Why:
 async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
     pools, nodes = [p.name for p in site.policy.pools], [n.name for n in site.nodes]
     name = named("node or pool", target, [*pools, *nodes])
-    facts = await site.known_facts()
-    placings = await site.placings(facts)
+    # Of a node's neighbours nothing is asked: in a large fleet reading them would cost more than the answer.
+    asked = site.nodes if name in pools else tuple(each for each in site.nodes if each.name == name)
+    facts = await site.known_facts() if name in pools else await _facts_of(site, name)
+    placings = placed(asked, facts, site.policy)
     policy = with_wish(site.policy, driver, None)
-    chosen = [n for n in nodes if n == name or (name in pools and name in placings[n].pools)]
+    chosen = [n for n, placing in placings.items() if n == name or name in placing.pools]
     grouped: dict[tuple[NodeClass | str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for node in chosen:
         placing = placings[node]
         key = (_class(site, facts.get(node)), placing.pools, placing.unknown)
         grouped.setdefault(key, []).append(node)
-    answers = tuple(_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items())
-    return Why(About.POOL if name in pools else About.NODE, name, answers)
+    answers = [_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items()]
+    if name in pools:
+        chosen_drivers = {each.chosen.driver.text for each in answers if each.chosen is not None}
+        if len(chosen_drivers) > 1:
+            answers.append(_mixed(site, policy.pool(name), grouped))
+        return Why(About.POOL, name, tuple(answers))
+    return Why(About.NODE, name, tuple(answers))
+
+
+def _mixed(
+    site: Site,
+    pool: Pool | None,
+    grouped: Mapping[tuple[NodeClass | str, tuple[str, ...], tuple[str, ...]], Sequence[str]],
+) -> Answered:
+    """How few drivers would do for a pool whose classes would each get another one, and for whom each of them is."""
+    demand = None if pool is None else demand_of(pool)
+    assert demand is not None  # a pool without a wish has no answer with a driver
+    kinds = [
+        (kind, nodes) for (kind, pools, _), nodes in grouped.items() if not isinstance(kind, str) and len(pools) == 1
+    ]
+    found = solve_fleet([Member(kind, demand, len(nodes)) for kind, nodes in kinds], site.knowledge())
+    causes = tuple(
+        Because(
+            f"{each.driver.text} is for {each.nodes} nodes, and {each.nodes_alone} of them no other of these drivers serves",
+            (Because(listing([node for at in each.serves for node in kinds[at][1]]), ()),),
+        )
+        for each in found.chosen
+    )
+    few = f"{len(found.chosen)} would do" if len(found.chosen) < found.best else "no fewer would do"
+    tree = Because(f"each class's best makes {found.best} drivers in the pool; {few}", causes)
+    nodes = tuple(node for _, members in kinds for node in members)
+    hint = Hint(f"for fewer, name one: driver: {{want: {found.chosen[0].driver.text}}}")
+    return Answered(
+        nodes,
+        pool.name if pool is not None else "",
+        Says.STANDS,
+        tree,
+        (hint,) if len(found.chosen) < found.best else (),
+    )
+
+
+async def _facts_of(site: Site, node: str) -> Mapping[str, NodeFacts]:
+    found = await site.store.facts_of(node)
+    return {} if found is None else {node: found}
 
 
 def _class(site: Site, facts: NodeFacts | None) -> NodeClass | str:
@@ -101,7 +147,7 @@ def _class_answer(
     driver: str | None,
 ) -> Answered:
     kind, pools, unknown = key
-    who = few(nodes)
+    who = listing(nodes)
     if len(pools) != 1:
         return _in_no_one_pool(who, nodes, pools, unknown)
     pool = policy.pool(pools[0])
@@ -187,7 +233,7 @@ def _of_plan(plan: Plan) -> Iterator[Answered]:
     """The plan itself, then what it leaves out, each reason with the nodes it holds for."""
     what = f"changes {len(plan.nodes)} nodes to {plan.target}" if plan.nodes else "changes nothing"
     stages = tuple(
-        Because(f"stage {stage.name} has {len(stage.nodes)} nodes: {few(stage.nodes)}", ()) for stage in plan.stages
+        Because(f"stage {stage.name} has {len(stage.nodes)} nodes: {listing(stage.nodes)}", ()) for stage in plan.stages
     )
     admitted = tuple(Because(line, ()) for line in plan.because)
     yield Answered(
@@ -199,8 +245,8 @@ def _of_plan(plan: Plan) -> Iterator[Answered]:
     for members in left.values():
         on, detail = members[0].on, members[0].detail
         nodes = tuple(each.subject for each in members)
-        tree = Because(f"{few(nodes)} is not in it", (Because(f"{detail} [{on.value}]", ()),))
-        yield Answered(nodes, "", Says.STANDS, tree, (Hint(WAITING_WORDS[on]),))
+        tree = Because(f"{listing(nodes)} is not in it", (Because(f"{detail} [{on.value}]", ()),))
+        yield Answered(nodes, "", Says.STANDS, tree)
 
 
 async def _of_rollout(site: Site, target: str) -> Why:

@@ -17,7 +17,8 @@ from muster.model.nearest import nearest
 # The fields that say most about a record in a line, the best first.
 _TELLING: Final = (
     "says", "refuses", "symptom", "summary", "title", "issue", "builds_up_to", "fails_with", "about", "meaning", "name", "label", "kernel",
-    "driver", "min_driver", "default_driver", "cuda", "cudart", "status", "subject", "family", "boards", "repository", "channel",
+    "driver", "min_driver", "default_driver", "cuda", "cudart", "status", "subject", "family", "boards",
+    "distributions", "repository", "channel",
 )  # fmt: skip
 _LINE: Final = 100
 
@@ -82,7 +83,7 @@ def line_of(record: Any) -> str:
     for name in _TELLING:
         value = getattr(record, name, None)
         if value not in (None, "", ()):
-            text = str(plain(value))
+            text = _flat(plain(value))
             return text if len(text) <= _LINE else f"{text[: _LINE - 3].rstrip()}..."
     return ""
 

@@ -32,7 +32,7 @@ def load(site: Path | None = None) -> KnowledgeBase:
 
     A folder that is not there adds nothing. Raises DocumentFaults, which the release's own tests rule out for the packaged files.
     """
-    return _loaded(site if site is not None and any(site.glob("*.yaml")) else None)
+    return _loaded(site if site is not None and site_files(site) else None)
 
 
 @cache
@@ -45,10 +45,15 @@ def packaged() -> Mapping[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(DATA.glob("*.yaml"))}
 
 
+def site_files(folder: Path) -> tuple[Path, ...]:
+    """The YAML files of a folder, by name; not those whose name begins with a dot, which editors leave."""
+    return tuple(path for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("."))
+
+
 def added(site: Path | None) -> Mapping[str, bytes]:
     """The files a site added, by their paths. Raises DocumentFaults for one that cannot be read."""
     found: dict[str, bytes] = {}
-    for path in () if site is None else sorted(site.glob("*.yaml")):
+    for path in () if site is None else site_files(site):
         try:
             with path.open("rb") as file:
                 found[str(path.resolve())] = file.read(MAX_BYTES + 1)

@@ -8,6 +8,7 @@ nothing.
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from muster.knowledge.schema import (
@@ -132,8 +133,11 @@ def flavours(base: KnowledgeBase, product: str, branch: int) -> FlavourAnswer | 
     It does not ask whether the branch supports the architecture at all: that is `drives`.
     """
     architecture = product_architecture(base, product)
-    if architecture is None:
-        return None
+    return None if architecture is None else flavours_of(base, architecture, product, branch)
+
+
+def flavours_of(base: KnowledgeBase, architecture: Architecture, product: str, branch: int) -> FlavourAnswer:
+    """As `flavours`, for whoever has looked up the architecture of the product already."""
     rule, subject = architecture.open_modules, f"{architecture.name} GPUs"
     requirement, provenance = rule.requirement, rule.provenance
     for exception in rule.exceptions:
@@ -265,8 +269,10 @@ def _family(base: KnowledgeBase, name: str) -> tuple[Architecture, Family] | Non
     return None if best is None else (best[1], best[2])
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+# Names of products and families are few and asked for again and again: nine tenths of what a class costs to solve.
+@lru_cache(maxsize=4096)
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(text.casefold()))
 
 
 def _holds(name: str, part: str) -> bool:

@@ -305,7 +305,7 @@ class PackageMember:
 class PackageSet:
     """The packages that carry a driver of branches `first_branch`..`last_branch` (numbers, both included).
 
-    `repository` is `nvidia-cuda`, `ubuntu`, `debian` or `amazon`; `distributions` are as in NVIDIA's repository paths
+    `repository` is `nvidia-cuda`, `ubuntu`, `ubuntu-server`, `debian` or `amazon`; `distributions` are as in NVIDIA's repository paths
     (`debian12`); `architecture` is the package manager's (`amd64`, `x86_64`).
     """
 

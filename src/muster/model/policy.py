@@ -109,11 +109,24 @@ InventorySource: TypeAlias = AnsibleSource | SlurmSource | HostsSource | LocalSo
 
 
 @dataclass(frozen=True, slots=True)
+class SecretFrom:
+    """Where a secret is, never the secret: a variable of the environment, the first line of a file, or a person (`prompt`; no name)."""
+
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Ssh:
-    """How nodes are reached. None leaves the choice to the SSH configuration."""
+    """How nodes are reached. None leaves the choice to the SSH configuration.
+
+    `sudo_password` None: sudo is told not to ask. `script`: the program on the nodes by which `collect` looks, in place of one it sends.
+    """
 
     user: str | None = None
     sudo: bool = False
+    sudo_password: SecretFrom | None = None
+    script: str | None = None
     config: str | None = None
     port: int | None = None
     # One control machine opens this many channels at once: sshd's own default lets 10 unauthenticated connections

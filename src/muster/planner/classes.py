@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.stack import PackagePin, pins_from
@@ -15,6 +16,7 @@ LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?")
 """Packages that must be of the driver's version whatever version they are now: they move with it."""
 
 _TOOLKIT = re.compile(r"cuda-(?:cudart|runtime|toolkit)-(\d{1,3})-(\d{1,3})")
+_RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\D|$)")
 _COMPAT = re.compile(r"cuda-compat-\d{1,3}-\d{1,3}")
 _PREBUILT = re.compile(r"linux-(?:modules|objects)-nvidia-\S+")
 
@@ -63,10 +65,11 @@ def node_class(facts: NodeFacts, managers: Iterable[PackageManager]) -> NodeClas
         kernels=_kernels(facts, signed=secure_boot is not False),
         secure_boot=secure_boot,
         enrolled=_words(facts, "secure_boot.enrolled") if secure_boot is not False else (),
+        kernel_keys=_words_or_none(facts, "secure_boot.kernel_keys") if secure_boot is not False else (),
         runfile=_flag(facts, "runfile.installed"),
         offers=_offers(facts, packages),
         switches=_switches(facts),
-        toolkits=_toolkits(installed),
+        toolkits=_toolkits(facts, installed),
         compat=pins_from({name: version for name, version in installed.items() if _COMPAT.fullmatch(name)}),
         prebuilt=tuple(sorted(name for name in installed if _PREBUILT.fullmatch(name))),
         confidential=_flag(facts, "gpu.confidential"),
@@ -119,7 +122,7 @@ def _offers(facts: NodeFacts, packages: Sequence[PackagePin]) -> Offers | Unknow
     mine = tuple(pin.name for pin in packages)
     missing = {
         version: tuple(name for name in mine if name in (_words_or_none(facts, f"repository[{version}].missing")))
-        for version in sorted(facts.members("repository"), key=deb_order_key)
+        for version in sorted(facts.members("repository"), key=_order)
     }
     return Offers(
         whole=tuple(version for version, names in missing.items() if not names),
@@ -128,30 +131,44 @@ def _offers(facts: NodeFacts, packages: Sequence[PackagePin]) -> Offers | Unknow
     )
 
 
+@lru_cache(maxsize=16384)
+def _order(version: str) -> tuple[int, ...]:
+    """dpkg's order of a version; lists hold hundreds, the same on every node of a fleet."""
+    return deb_order_key(version)
+
+
 def _words_or_none(facts: NodeFacts, path: str) -> tuple[str, ...]:
     value = facts.value(path)
     return value if isinstance(value, tuple) else ()
 
 
 def _switches(facts: NodeFacts) -> Switches:
-    count, present = facts.value("gpu.count"), _flag(facts, "fabric_manager.present")
+    present = _flag(facts, "fabric_manager.present")
     manager: str | Unknown = "" if present is False else _word(facts, "fabric_manager.version")
     return Switches(
-        gpus=count if isinstance(count, int) and not isinstance(count, bool) else _unknown(facts, "gpu.count"),
+        gpus=_count(facts, "gpu.count"),
         state=facts.text("gpu.fabric_state") or "",
         manager=present if isinstance(present, Unknown) else manager,
         services=_words(facts, "service.present"),
+        devices=_count(facts, "pci.nvswitches"),
     )
 
 
-def _unknown(facts: NodeFacts, path: str) -> Unknown:
+def _count(facts: NodeFacts, path: str) -> int | Unknown:
     value = facts.value(path)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
     return value if isinstance(value, Unknown) else Unknown("not a number")
 
 
-def _toolkits(installed: Iterable[str]) -> tuple[str, ...]:
-    """The CUDA releases whose packages are installed, such as `12.4`."""
-    found = {(int(match[1]), int(match[2])) for name in installed if (match := _TOOLKIT.fullmatch(name))}
+def _toolkits(facts: NodeFacts, installed: Iterable[str]) -> tuple[str, ...]:
+    """The CUDA releases whose packages or folders are on the node, such as `12.4`."""
+    folders = [facts.text(f"cuda[{path}].version") or "" for path in _words_or_none(facts, "cuda.toolkits")]
+    matches = [
+        *(_TOOLKIT.fullmatch(name) for name in installed),
+        *(_RELEASE.match(version) for version in folders),
+    ]
+    found = {(int(match[1]), int(match[2])) for match in matches if match}
     return tuple(f"{major}.{minor}" for major, minor in sorted(found))
 
 

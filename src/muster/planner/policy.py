@@ -41,6 +41,7 @@ from muster.model.policy import (
     Policy,
     Pool,
     Rollout,
+    SecretFrom,
     Security,
     Severity,
     SlurmSource,
@@ -181,11 +182,13 @@ def _whole(least: int, most: int, text: str) -> int:
 
 
 def _ssh(reader: Reader, node: Node) -> Ssh:
-    fields = reader.fields(node, "ssh", ("user", "sudo", "config", "port", "concurrency", "connect_timeout"))
+    fields = reader.fields(node, "ssh", _SSH_KEYS)
     default = Ssh()
     ssh = Ssh(
         user=fields.text("user", hint="a user name, or remove the key") or None,
         sudo=fields.choice("sudo", _BOOLEANS, default.sudo),
+        sudo_password=_secret(reader, fields, "sudo_password"),
+        script=fields.value("script", _program, None, "a whole path, such as /usr/local/sbin/muster-look"),
         config=fields.text("config", hint="the path of an SSH configuration, or remove the key") or None,
         port=fields.value("port", lambda text: _whole(1, 65535, text), None, "a TCP port such as 22"),
         # Ten thousand channels is beyond what one process can hold open with usual limits on descriptors.
@@ -197,7 +200,36 @@ def _ssh(reader: Reader, node: Node) -> Ssh:
     timeout = fields.entry("connect_timeout")
     if timeout is not None and ssh.connect_timeout_s == 0:
         reader.fault(timeout, "ssh: connect_timeout 0 would reach no node", "such as 10s")
+    secret = fields.entry("sudo_password")
+    if secret is not None and not ssh.sudo:
+        reader.fault(secret, "ssh: sudo_password is asked for by nobody", "write 'sudo: true' too, or remove the key")
     return ssh
+
+
+_SSH_KEYS = ("user", "sudo", "sudo_password", "script", "config", "port", "concurrency", "connect_timeout")
+
+
+def _program(text: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9._/+-]{1,200}", text, re.ASCII):
+        raise ValueError(f"{text!r} is no whole path of plain letters")
+    return text
+
+
+def _secret(reader: Reader, fields: Fields, key: str) -> SecretFrom | None:
+    """Where the secret under `key` is. The secret itself has no place in the file, and what stands there instead is not repeated."""
+    node = fields.node_of(key)
+    if node is None:
+        return None
+    if isinstance(node, Scalar) and node.text == "prompt":
+        return SecretFrom("prompt")
+    entry = node.entries[0] if isinstance(node, Map) and len(node.entries) == 1 else None
+    if entry is None or entry.key not in ("env", "file"):
+        hint = "one of {env: NAME}, {file: PATH}, prompt; a secret itself does not belong here"
+        reader.fault(node, f"ssh: {key} does not say where the secret is", hint)
+        return None
+    return SecretFrom(
+        entry.key, reader.text(entry.value, f"ssh: {key}: {entry.key}", hint="a name, as in {env: SUDO_PASSWORD}")
+    )
 
 
 def _rollout(reader: Reader, node: Node) -> Rollout:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from muster.knowledge.query import branch_number
 from muster.knowledge.query_cuda import compat_package
-from muster.knowledge.records import Base
+from muster.knowledge.query_limits import limits
+from muster.knowledge.records import Base, Subject
 from muster.knowledge.schema import Architecture, CudaToolkit, KnowledgeBase
 from muster.model.ranges import parse_ranges
 from muster.model.versions.cuda import CudaVersion
@@ -51,8 +52,7 @@ def _cuda(demand: Demand, drivers: Sequence[DriverVersion], base: KnowledgeBase)
     if demand.cuda is None:
         return
     asked = Wanted(f"pools.{demand.pool}.cuda", demand.cuda)
-    ranges = parse_ranges(demand.cuda, CudaVersion)
-    releases = [toolkit for version, toolkit in base.toolkits.items() if version in ranges]
+    releases = _releases(demand.cuda, base)
     if releases and not any(_can_run(toolkit, driver, base) for driver in drivers for toolkit in releases):
         newest = max(drivers)
         branch = base.branches.get(newest.branch)
@@ -60,12 +60,20 @@ def _cuda(demand: Demand, drivers: Sequence[DriverVersion], base: KnowledgeBase)
         yield Collision(_driver(demand), asked, f"{newest.branch} {carries}, by no kind of compatibility more")
 
 
+def _releases(asked: str, base: KnowledgeBase) -> list[CudaToolkit]:
+    ranges = parse_ranges(asked, CudaVersion)
+    return [toolkit for version, toolkit in base.toolkits.items() if version in ranges]
+
+
 def _can_run(toolkit: CudaToolkit, driver: DriverVersion, base: KnowledgeBase) -> bool:
     if runs(driver_fit(toolkit, driver, base.branches.get(driver.branch))):
         return True
     package = compat_package(base, toolkit.version)
-    over = None if package is None else package.base_driver.get(driver.branch)
-    return over in (Base.COMPATIBLE, Base.EXPECTED_COMPATIBLE)
+    if package is None:
+        return False
+    # A branch without a column is not supported as a base, but for those of which nothing may be decided: that is for people.
+    undecided = any(driver.branch in limit.bases for limit in limits(base, Subject.FORWARD_COMPAT))
+    return undecided or package.base_driver.get(driver.branch) in (Base.COMPATIBLE, Base.EXPECTED_COMPATIBLE)
 
 
 def _gpus(
@@ -83,8 +91,7 @@ def _gpus(
         yield Collision(matched, _driver(demand), f"R{max(numbers)} is the last branch that drives {newest.name}")
     if demand.cuda is None:
         return
-    ranges = parse_ranges(demand.cuda, CudaVersion)
-    releases = [toolkit for version, toolkit in base.toolkits.items() if version in ranges]
+    releases = _releases(demand.cuda, base)
     makes = [makes_code(toolkit, a.compute_capabilities) for toolkit in releases for a in architectures]
     if makes and all(each is False for each in makes):
         names = ", ".join(dict.fromkeys(each.name for each in architectures))

@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from muster.knowledge.query import ProductAnswer, branch_number, identify
-from muster.knowledge.schema import KnowledgeBase
+from muster.knowledge.query_components import systems_of
+from muster.knowledge.records import GpuSystem
+from muster.knowledge.schema import CudaToolkit, KnowledgeBase
 from muster.model.fact import Unknown
 from muster.model.policy import DriverWish
+from muster.model.ranges import parse_ranges
 from muster.model.stack import PackagePin
+from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 
@@ -41,13 +45,15 @@ class Offers:
 class Switches:
     """What the node shows of NVSwitches: its GPUs, the state they give of their fabric (empty: none given), and what manages it.
 
-    `manager` is the version of the fabric manager that is installed, empty where none is. `services` are the units that are there.
+    `devices` counts the switches among its PCI devices; from the fourth generation on they are none. `manager` is the version of the fabric
+    manager that is installed, empty where none is. `services` are the units that are there.
     """
 
     gpus: int | Unknown = _NOT_SEEN
     state: str = ""
     manager: str | Unknown = _NOT_SEEN
     services: tuple[str, ...] | Unknown = _NOT_SEEN
+    devices: int | Unknown = _NOT_SEEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,8 @@ class NodeClass:
     `driver` is the version on disk, `loaded` the running one (empty when unknown); `packages` carry the driver on this class of node, the
     fabric manager and IMEX among them whatever their version. `root` is the kind of the root file system of a node that boots from an
     image, else empty; `toolkits` are the CUDA releases and `compat` the forward-compatibility packages that lie on the node; `prebuilt` the
-    packages that bring kernel modules ready built.
+    packages that bring kernel modules ready built. `enrolled` are the keys of the machine's owner, `kernel_keys` those that the kernel is
+    seen to hold.
     What could not be seen says why, and is never compatible.
     """
 
@@ -74,6 +81,7 @@ class NodeClass:
     kernels: tuple[Kernel, ...] | Unknown = _NOT_SEEN
     secure_boot: bool | Unknown = _NOT_SEEN
     enrolled: tuple[str, ...] | Unknown = _NOT_SEEN
+    kernel_keys: tuple[str, ...] = ()
     runfile: bool | Unknown = _NOT_SEEN
     offers: Offers | Unknown = _NOT_SEEN
     switches: Switches = field(default_factory=Switches)
@@ -118,10 +126,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of GPU of the class, and what is known of it (None: nothing)."""
+    """One kind of GPU of the class, what is known of it (None: nothing), and the machines with NVSwitches that it is sold in."""
 
     name: str
     known: ProductAnswer | None
+    systems: tuple[GpuSystem, ...] = ()
 
     @property
     def seen(self) -> Observed:
@@ -131,18 +140,30 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One candidate on one class of nodes, under one demand, with what is known."""
+    """One candidate on one class of nodes, under one demand, with what is known.
+
+    `gpus` and `asked` (the known CUDA releases of the pool's range, all of them where it asks for none) are looked up once for all candidates.
+    """
 
     candidate: Candidate
     kind: NodeClass
     demand: Demand
     known: KnowledgeBase
     gpus: tuple[Gpu, ...]
+    asked: tuple[CudaToolkit, ...]
 
 
 def gpus_of(kind: NodeClass, base: KnowledgeBase) -> tuple[Gpu, ...]:
-    """The kinds of GPU of a class, looked up once for all its candidates."""
-    return tuple(Gpu(name, identify(base, name)) for name in kind.products)
+    """The kinds of GPU of a class."""
+    return tuple(Gpu(name, identify(base, name), systems_of(base, name)) for name in kind.products)
+
+
+def asked_of(demand: Demand, base: KnowledgeBase) -> tuple[CudaToolkit, ...]:
+    """The known CUDA releases of a pool's range."""
+    if demand.cuda is None:
+        return tuple(base.toolkits.values())
+    ranges = parse_ranges(demand.cuda, CudaVersion)
+    return tuple(toolkit for version, toolkit in base.toolkits.items() if version in ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +200,7 @@ class Solution:
 class NoSolution:
     """No candidate is admissible: why, and apart from that what would unblock.
 
-    `rules` names the rules that refused, most basic first; `unknown`: each refusal is one because something could not be seen.
+    `rules` names the rules that refused, most basic first; `unknown`: some candidate was refused only because something could not be seen.
     """
 
     because: Because

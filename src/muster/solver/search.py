@@ -18,6 +18,7 @@ from muster.solver.problem import (
     Refusal,
     Rule,
     Solution,
+    asked_of,
     gpus_of,
 )
 from muster.solver.registry import RULES
@@ -53,9 +54,9 @@ def judge(question: Question, rules: Sequence[Rule] = RULES) -> Solution | tuple
 
 
 def _questions(kind: NodeClass, demand: Demand, base: KnowledgeBase) -> Iterator[Question]:
-    gpus = gpus_of(kind, base)
+    gpus, asked = gpus_of(kind, base), asked_of(demand, base)
     for driver in candidates(demand.wish, base):
-        yield Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base, gpus)
+        yield Question(Candidate(driver, demand.flavour or kind.flavour), kind, demand, base, gpus, asked)
 
 
 def _known_branches(demand: Demand, base: KnowledgeBase) -> tuple[Hint, ...]:
@@ -78,7 +79,7 @@ def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequen
         return NoSolution(because, few((*_known_branches(demand, base), NEWER_KNOWLEDGE)), ("no-candidate",))
     hints = few(tuple(hint for _, refusal in refusals for hint in refusal.hints))
     rules = tuple(dict.fromkeys(name for name, _ in refusals))
-    unknown = all(refusal.unknown for _, refusal in refusals)
+    unknown = any(refusal.unknown for _, refusal in refusals)
     distinct = tuple(dict.fromkeys(refusal.because for _, refusal in refusals))
     if len(distinct) == 1:
         (only,) = distinct

@@ -73,6 +73,10 @@ class _SqliteStore:
         with self._read() as on:
             return _looks.load(on, self._changed)
 
+    async def facts_of(self, node: str) -> NodeFacts | None:
+        with self._read() as on:
+            return _looks.load_one(on, node, self._changed)
+
     async def history(self, node: str) -> tuple[Fact, ...]:
         with self._read() as on:
             return _looks.history(on, node, self._changed)

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 
 import asyncssh
 
+from muster.backends import _sudo
 from muster.backends._capped import TooMuch, read_capped
+from muster.backends._ssh_ways import BehindJump, Ways
 from muster.model.command import Answered, Command, Outcome, Unreachable
 from muster.model.node import Node
 
@@ -48,8 +50,9 @@ class _Link:
 class SshTransport:
     """`ports.Transport` over SSH.
 
-    `config`: ssh_config files (None: the user's own). `user`: for nodes that name none. `sudo`: commands run as root through `sudo -n`.
-    `known_hosts`: a file instead of the configured ones. `client_keys`: private key files instead of agent and default keys.
+    `config`: ssh_config files (None: the user's own). `user`, `port`: for nodes that name none. `sudo`: commands run as root through sudo,
+    which is answered with `sudo_password` where it asks, and told not to ask (`-n`) without one. `known_hosts`: a file instead of the
+    configured ones. `client_keys`: private key files instead of agent and default keys.
     """
 
     def __init__(
@@ -57,7 +60,9 @@ class SshTransport:
         *,
         config: tuple[str, ...] | None = None,
         user: str | None = None,
+        port: int | None = None,
         sudo: bool = False,
+        sudo_password: str | None = None,
         known_hosts: str | None = None,
         client_keys: tuple[str, ...] = (),
         connect_concurrency: int = CONNECT_CONCURRENCY,
@@ -65,18 +70,20 @@ class SshTransport:
         output_cap_bytes: int = OUTPUT_CAP_BYTES,
     ) -> None:
         self._user = user
+        self._port = port
         self._sudo = sudo
-        self._connect_timeout_s = connect_timeout_s
+        self._sudo_password = sudo_password
         self._output_cap_bytes = output_cap_bytes
         self._handshakes = asyncio.Semaphore(connect_concurrency)
         self._links: dict[tuple[str, int | None, str | None], _Link] = {}
-        self._options: dict[str, object] = {"keepalive_interval": KEEPALIVE_S, "keepalive_count_max": 3}
+        options: dict[str, object] = {"keepalive_interval": KEEPALIVE_S, "keepalive_count_max": 3}
         if config is not None:
-            self._options["config"] = list(config)
+            options["config"] = list(config)
         if known_hosts is not None:
-            self._options["known_hosts"] = known_hosts
+            options["known_hosts"] = known_hosts
         if client_keys:
-            self._options |= {"client_keys": list(client_keys), "agent_path": None}
+            options |= {"client_keys": list(client_keys), "agent_path": None}
+        self._ways = Ways(options, connect_timeout_s)
 
     async def run(self, node: Node, command: Command) -> Outcome:
         """The command's answer, or why there is none. The deadline covers connecting and running.
@@ -103,46 +110,45 @@ class SshTransport:
             if isinstance(connection, asyncssh.SSHClientConnection):
                 connection.close()
                 await connection.wait_closed()
+        await self._ways.close()
 
     async def _run(self, node: Node, command: Command) -> Outcome:
         link = self._link(node)
         try:
             # Shielded: one caller's deadline must not end the connecting of the others.
             connection = await asyncio.shield(link.task)
-        except (asyncssh.Error, OSError, ValueError) as fault:
+        except (asyncssh.Error, OSError, ValueError, BehindJump) as fault:
             return _unreachable(node, fault)
         async with link.sessions:
             try:
                 return await self._exchange(connection, command)
+            except _sudo.Refused:
+                return Unreachable(
+                    "auth", f"{node.name}: sudo refused the password", "is it the one of this user, there?"
+                )
             except (asyncssh.ChannelOpenError, asyncssh.ConnectionLost, asyncssh.DisconnectError, OSError) as fault:
                 return Unreachable(
                     "lost", f"the connection to {node.name} was lost: {_words(fault)}", "it will be made anew next time"
                 )
 
     def _link(self, node: Node) -> _Link:
-        key = (node.address, node.port, node.user or self._user)
+        address, port, user = key = (node.address, node.port or self._port, node.user or self._user)
         link = self._links.get(key)
         if link is None or not link.usable:
-            link = self._links[key] = _Link(asyncio.create_task(self._connect(*key)))
+            connecting = self._ways.connect(address, port, user, self._handshakes)
+            link = self._links[key] = _Link(asyncio.create_task(connecting))
         return link
 
-    async def _connect(self, address: str, port: int | None, user: str | None) -> asyncssh.SSHClientConnection:
-        options = dict(self._options)
-        if port is not None:
-            options["port"] = port
-        if user is not None:
-            options["username"] = user
-        async with self._handshakes, asyncio.timeout(self._connect_timeout_s):
-            return await asyncssh.connect(address, **options)
-
     async def _exchange(self, connection: asyncssh.SSHClientConnection, command: Command) -> Outcome:
-        argv = ("sudo", "-n", "--", *command.argv) if self._sudo else command.argv
+        argv, password = command.argv, self._sudo_password if self._sudo else None
+        if password is not None:
+            argv = _sudo.asking(argv, marked=bool(command.stdin))
+        elif self._sudo:
+            argv = ("sudo", "-n", "--", *argv)
         process = await connection.create_process(shlex.join(argv), encoding=None)
         try:
-            _, stdout, stderr = await asyncio.gather(
-                _feed(process, command.stdin),
-                read_capped(process.stdout, self._output_cap_bytes),
-                read_capped(process.stderr, self._output_cap_bytes),
+            _, stdout, stderr = await (
+                self._plainly(process, command) if password is None else self._asked(process, command, password)
             )
             await process.wait_closed()
         finally:
@@ -152,10 +158,44 @@ class SshTransport:
             raise asyncssh.ConnectionLost("it ended in the middle of the command")
         return Answered(status, stdout, stderr)
 
+    async def _plainly(
+        self, process: "asyncssh.SSHClientProcess[bytes]", command: Command
+    ) -> tuple[None, bytes, bytes]:
+        return await asyncio.gather(
+            _feed(process, command.stdin),
+            read_capped(process.stdout, self._output_cap_bytes),
+            read_capped(process.stderr, self._output_cap_bytes),
+        )
+
+    async def _asked(
+        self, process: "asyncssh.SSHClientProcess[bytes]", command: Command, password: str
+    ) -> tuple[None, bytes, bytes]:
+        begun = asyncio.Event()
+
+        async def answer(words: bytes) -> None:
+            with contextlib.suppress(*_DEAF):
+                process.stdin.write(words)
+                await process.stdin.drain()
+
+        async def errors() -> bytes:
+            talked = await _sudo.talk(process.stderr, answer, password, marked=bool(command.stdin))
+            begun.set()
+            return talked + await read_capped(process.stderr, self._output_cap_bytes)
+
+        async def feed() -> None:
+            await begun.wait()
+            await _feed(process, command.stdin)
+
+        return await asyncio.gather(feed(), read_capped(process.stdout, self._output_cap_bytes), errors())
+
+
+_DEAF = (BrokenPipeError, ConnectionResetError, asyncssh.ChannelOpenError)
+"""What writing raises to a command that has ended."""
+
 
 async def _feed(process: "asyncssh.SSHClientProcess[bytes]", stdin: bytes) -> None:
     """Write it all; a command that ends without reading everything is its own affair."""
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError, asyncssh.ChannelOpenError):
+    with contextlib.suppress(*_DEAF):
         process.stdin.write(stdin)
         await process.stdin.drain()
         process.stdin.write_eof()
@@ -181,6 +221,10 @@ _HINTS: Mapping[str, str] = {
 
 
 def _unreachable(node: Node, fault: Exception) -> Unreachable:
+    if isinstance(fault, BehindJump):
+        kind = _kind(fault.fault)
+        why = f"{node.name} ({node.address}): {fault}: {_words(fault.fault)}"
+        return Unreachable(kind, why, f"the fault is the jump host's; try `ssh {fault.jump}`")
     kind = _kind(fault)
     ssh = f"ssh {node.address}" if node.port is None else f"ssh -p {node.port} {node.address}"
     known = node.address if node.port in (None, 22) else f"'[{node.address}]:{node.port}'"
@@ -201,7 +245,7 @@ def _kind(fault: Exception) -> str:
             return "name"
         case asyncssh.KeyImportError() | asyncssh.KeyEncryptionError() | PermissionError():
             return "auth"
-        case OSError():
+        case OSError() | asyncssh.ChannelOpenError():
             return "refused"
         case _:
             return "lost"

@@ -86,13 +86,8 @@ def _wanted(question: Question) -> Wanted:
 
 def carried(question: Question) -> tuple[CudaToolkit, ...]:
     """The known CUDA releases of the pool's range that run on the candidate; all of the known ones where it asks for none."""
-    branch = question.known.branches.get(question.candidate.branch)
-    ranges = parse_ranges(question.demand.cuda or "*", CudaVersion)
-    return tuple(
-        toolkit
-        for version, toolkit in question.known.toolkits.items()
-        if version in ranges and runs(driver_fit(toolkit, question.candidate.driver, branch))
-    )
+    branch, driver = question.known.branches.get(question.candidate.branch), question.candidate.driver
+    return tuple(toolkit for toolkit in question.asked if runs(driver_fit(toolkit, driver, branch)))
 
 
 def _makes_code(question: Question) -> Judgement:

@@ -3,7 +3,9 @@
 Without it CUDA never becomes ready on such a node, though nvidia-smi lists every GPU.
 """
 
-from muster.knowledge.query_components import component_rule, system_claim, systems_of
+import re
+
+from muster.knowledge.query_components import component_rule, system_claim
 from muster.knowledge.records import Component, GpuSystem
 from muster.model.fact import Unknown
 from muster.solver.doubt import cited
@@ -17,25 +19,43 @@ BOARD_GPUS = 8
 
 NO_FABRIC = ("N/A", "Not Supported")
 IN_FABRIC = ("Completed", "In Progress")
+WITHOUT_SWITCHES = frozenset({"PCIE", "FHHL", "NVL", "SXM2", "DGXS", "GRID"})
+"""Words of product names: cards for PCIe slots, boards of the V100 whose GPUs are wired to each other (DGX-1), workstations, parts of
+a GPU that a host lends out."""
+
 SPEAKS_FROM_GENERATION = 3
 """From this NVSwitch generation on (Hopper) the GPUs themselves say whether they are in a fabric."""
+
+
+ON_THE_BUS_TO_GENERATION = 3
+"""Up to this NVSwitch generation the switches are PCI devices of the node; later ones are seen through InfiniBand."""
 
 
 def system(question: Question) -> tuple[Gpu, GpuSystem] | None:
     """The kind of machine with NVSwitches that this node is taken to be, by which of its GPUs; None where it is none.
 
-    The same GPUs are sold on boards without a switch, so what the node shows decides: the state of its fabric, else the number of its GPUs.
+    The same GPUs are sold on boards without a switch, so what the node shows decides.
     """
     switches = question.kind.switches
     for gpu in question.gpus:
-        for each in systems_of(question.known, gpu.name):
-            speaks = each.generation is None or each.generation >= SPEAKS_FROM_GENERATION
-            if speaks and switches.state in NO_FABRIC:
-                continue
-            many = isinstance(switches.gpus, Unknown) or switches.gpus >= BOARD_GPUS
-            if switches.state in IN_FABRIC or (many and each.generation is not None):
+        if not WITHOUT_SWITCHES.isdisjoint(re.findall(r"[A-Z0-9]+", gpu.name.upper())):
+            continue
+        for each in gpu.systems:
+            if _hangs_on(switches, each.generation):
                 return gpu, each
     return None
+
+
+def _hangs_on(switches: Switches, generation: int | None) -> bool:
+    """Whether the node is such a machine: by what its GPUs say, by the switches on its bus, else by the number of its GPUs."""
+    speaks = generation is None or generation >= SPEAKS_FROM_GENERATION
+    if switches.state in IN_FABRIC:
+        return True
+    if (speaks and switches.state in NO_FABRIC) or generation is None:
+        return False
+    if isinstance(switches.devices, int) and generation <= ON_THE_BUS_TO_GENERATION:
+        return switches.devices > 0
+    return isinstance(switches.gpus, Unknown) or switches.gpus >= BOARD_GPUS
 
 
 def switched(question: Question) -> Gpu | None:

@@ -1,6 +1,6 @@
 """Open or proprietary kernel modules: what the GPU needs, what the branch still has, and what the node runs."""
 
-from muster.knowledge.query import flavours
+from muster.knowledge.query import flavours_of
 from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays, Wanted
 from muster.solver.hints import NEWER_KNOWLEDGE
@@ -24,9 +24,9 @@ def _exists(question: Question) -> Judgement:
     """That flavour exists for each kind of GPU on the branch."""
     candidate, said = question.candidate, []
     for gpu in question.gpus:
-        possible = flavours(question.known, gpu.name, candidate.number)
-        if possible is None:
+        if gpu.known is None:
             return Refusal(Because(f"which modules {gpu.name} can use is not known", (gpu.seen,)), (NEWER_KNOWLEDGE,))
+        possible = flavours_of(question.known, gpu.known.architecture, gpu.name, candidate.number)
         says = RuleSays(
             "module-flavour", possible.says, possible.source, doubt((possible.says, possible.provenance.confidence))
         )

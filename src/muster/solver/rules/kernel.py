@@ -107,6 +107,8 @@ def _signature(kernel: Kernel, kind: NodeClass, says: RuleSays) -> Refusal | Non
             (*on, Observed(path, UNSIGNED), says),
         )
         return Refusal(because, (Hint("let DKMS sign (mok_signing_key), and enrol its key: mokutil --import"),))
+    if kernel.signer in kind.kernel_keys:
+        return None
     if isinstance(kind.enrolled, Unknown):
         because = Because(
             f"secure boot is on, and whether the key {kernel.signer} is enrolled is unknown",

@@ -4,6 +4,8 @@ The lists may be older than the repository; preflight asks the repository itself
 refused here, before anybody waits for a drain; what they do not say is left to preflight, and said so.
 """
 
+from functools import lru_cache
+
 from muster.model.fact import Unknown
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
@@ -11,7 +13,7 @@ from muster.solver.carried import Carried, NotNamed, carried
 from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import REFRESH_LISTS
-from muster.solver.problem import Judgement, Question, Refusal, Rule
+from muster.solver.problem import Judgement, Offers, Question, Refusal, Rule
 
 PREFLIGHT = "the node's preflight asks its repository before anything is touched"
 
@@ -32,7 +34,7 @@ def _offered(question: Question) -> Judgement:
     if isinstance(offers, Unknown):
         words = f"whether the node's repository has {driver.text} is unknown ({offers.why})"
         return (RuleSays("repository-has-driver", words, "", ask=PREFLIGHT),)
-    if any(carries(version, driver) for version in offers.whole) or question.kind.driver == driver.text:
+    if question.kind.driver == driver.text or _has(offers, driver):
         return ()
     answer = _carried(question)
     if isinstance(answer, Carried) and answer.renamed:
@@ -56,6 +58,18 @@ def _offered(question: Question) -> Judgement:
     seen_newest = Observed("repository.offers", f"{newest} as the newest of {names}")
     because = Because(f"the node's repository does not have {driver.text}", (seen_newest, says))
     return Refusal(because, (REFRESH_LISTS, Hint("or add the driver to the repository")))
+
+
+def _has(offers: Offers, driver: DriverVersion) -> bool:
+    """Whether each package is offered in a version that carries the driver."""
+    there = driver.upstream in _upstreams(offers.whole)
+    return there and (driver.revision is None or any(carries(version, driver) for version in offers.whole))
+
+
+@lru_cache(maxsize=256)
+def _upstreams(versions: tuple[str, ...]) -> frozenset[str]:
+    """The driver versions inside package versions: a node's lists have hundreds, and every candidate asks."""
+    return frozenset(upstream(version) for version in versions)
 
 
 def _way_back(question: Question) -> Judgement:
