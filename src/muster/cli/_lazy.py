@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, Entry] = {
     "watch": Entry(
         LOOK, "Look again and again, print what is new and what is gone, and alert on it.", "watch", "watch"
     ),
-    "nodes": Entry(LOOK, "List nodes, or show one with all its facts.", "look", "nodes"),
+    "nodes": Entry(LOOK, "List nodes, show one with all its facts, or change one alone.", "nodes", "nodes"),
     "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
     "why": Entry(
         SAY,

@@ -23,8 +23,11 @@ GPUS_REMEMBERED = timedelta(days=30)
 """A GPU that has not answered for so long is not missed any more: it was taken out."""
 
 
-async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -> Plan:
-    """Propose a plan and keep it. Changes no node. `seed` chooses the canaries. Raises UnknownName for a driver or pool nobody knows."""
+async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str, only: str | None = None) -> Plan:
+    """Propose a plan and keep it. Changes no node. `seed` chooses the canaries; `only` names the one node to plan for.
+
+    Raises UnknownName for a driver or pool nobody knows.
+    """
     if driver is not None:
         known_driver(site, driver)
     policy = with_wish(site.policy, driver, pool)
@@ -36,7 +39,7 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str) -
     made = propose(
         PlanInput(
             policy=policy,
-            nodes=site.nodes,
+            nodes=[node for node in site.nodes if only in (None, node.name)],
             facts=facts,
             placings=placings,
             managers=tuple(site.managers.values()),
