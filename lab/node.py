@@ -127,11 +127,9 @@ class LabNode:
 
         def booted() -> bool:
             boot = self.boot_id()
-            return (
-                bool(boot)
-                and boot != other_than
-                and self.sh("systemctl is-active -q ssh lab-boot", limit_s=30).exit_status == 0
-            )
+            if not boot or boot == other_than:
+                return False
+            return self.sh("systemctl is-system-running", limit_s=30).stdout.strip() in ("running", "degraded")
 
         until(booted, f"{self.name}: the boot")
 

@@ -159,7 +159,7 @@ def _flavour(release: Release, flavour: str, kernel: str) -> tuple[Package, ...]
         Package(
             n.persistence, version, alone("nvidia-compute-utils", depends=exactly(n.library)),
             {
-                "usr/bin/nvidia-persistenced": _PERSISTENCED,
+                "usr/bin/nvidia-persistenced": _PERSISTENCED.replace("@VERSION@", v),
                 "lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED_UNIT,
             },
             {"postinst": _PERSISTENCED_POSTINST, "prerm": _PERSISTENCED_PRERM},
@@ -219,6 +219,7 @@ options nvidia NVreg_PreserveVideoMemoryAllocations=1
 _PERSISTENCED = """\
 #!/bin/sh
 # stand-in: like the real one it opens the device, so it cannot start beside a module of another version
+[ "${1-}" != --version ] || { echo "nvidia-persistenced:  version @VERSION@"; exit 0; }
 nvidia-smi -L >/dev/null || exit 1
 : >/loopback/units/nvidia-persistenced.new && echo active >/loopback/units/nvidia-persistenced
 trap 'rm -f /loopback/units/nvidia-persistenced; exit 0' TERM

@@ -124,7 +124,7 @@ async def preflight(scene: Scene) -> Result:
     if isinstance(outcome, Unreachable):
         return _away(outcome)
     if outcome.exit_status != 0:
-        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr) or "preflight failed")
+        return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
 
 

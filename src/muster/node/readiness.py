@@ -20,9 +20,12 @@ PATH=$PATH:/usr/sbin:/sbin
 export PATH LC_ALL=C
 not_ready() { echo "$1"; exit @NOT_READY@; }
 restarts() { # how many within the last day
-  since=$(($(date +%s) - 86400)) count=0
-  while read -r at; do case $at in ''|*[!0-9]*) ;; *) [ "$at" -lt "$since" ] || count=$((count + 1)) ;; esac; done \\
-    <"$MUSTER_ROOT/var/lib/muster/node/restarts" 2>/dev/null
+  since=$(($(date +%s) - 86400)) count=0 list=$MUSTER_ROOT/var/lib/muster/node/restarts
+  if [ -r "$list" ]; then
+    while read -r at; do
+      case $at in '' | *[!0-9]*) ;; *) [ "$at" -lt "$since" ] || count=$((count + 1)) ;; esac
+    done <"$list"
+  fi
   echo "$count"
 }
 too_often() {
