@@ -23,9 +23,12 @@ T0 = datetime.now(UTC)
 
 _FIXTURES = Path(__file__).resolve().parents[1] / "tests/fixtures/facts"
 _RECORDED = {
-    "compute_apps": "idle.csv", "disk": "debian12.txt", "dpkg": "debian12_held.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml",
-    "lease": "none.txt", "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt",
-    "system": "debian12.txt", "uptime": "debian12.txt",
+    "compute_apps": "idle.csv", "container": "loopback.txt", "disk": "debian12.txt", "dkms": "two_kernels.txt", "dpkg": "debian12_held.txt",
+    "fabric": "hgx.txt", "gpu": "q-x_8x-h100-hbm3_570.86.15.xml", "kernels": "grub_debian_default.txt", "lease": "none.txt",
+    "library": "one.txt", "machine": "debian12.txt", "module": "on-disk_610.57.04.txt", "nouveau": "no_image.txt",
+    "repository": "two_versions.txt", "runfile": "loopback.txt", "secure_boot": "disabled.txt", "system": "debian12.txt",
+    "transactions": "unattended.txt", "cuda": "two_toolkits.txt", "hardware": "hgx_h100.txt", "initramfs": "debian_zstd.txt",
+    "kernel_log": "nothing.txt", "workload": "loopback.txt", "upgrades": "ubuntu_on.txt", "uptime": "debian12.txt",
 }  # fmt: skip
 """Source -> the recorded output that stands for it; a source that is not here has none, and its facts are Unknown."""
 
@@ -61,7 +64,10 @@ def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
     told["gpu"] = RawOutput(0, gpu.replace(b"<gpu_temp>", b"<gpu_temp>%d" % (at % 9 + 1)))
     told["machine"] = RawOutput(0, b"%032x\n" % (number + 1))
     told["system"] = RawOutput(0, base["system"].replace(b"5f0c3b5e", b"%08x" % number))
-    told["uptime"] = RawOutput(0, b"%d.20 9.1\n" % (1000 + number + 3600 * at))
+    # Each rack was installed at its own minute; its logs say so.
+    minute = b" 10:%02d:%02d" % (number // 32 % 60, number // 32 // 60)
+    told["transactions"] = RawOutput(0, base["transactions"].replace(b" 10:12:07", minute))
+    told["uptime"] = RawOutput(0, b"%d.20 9.1\nutc %d\n" % (1000 + number + 3600 * at, T0.timestamp() + 3600 * at))
     return told
 
 
@@ -116,14 +122,19 @@ def command_sample(argv: Sequence[str], env: Mapping[str, str], ends: Container[
 
 
 @cache
-def filled(nodes: int = NODES) -> Mapping[str, str]:
-    """A site of `nodes` nodes whose looks are stored: the environment of a command that works on it. It goes with this process."""
+def filled(nodes: int = NODES, look: Callable[[int], NodeFacts] | None = None) -> Mapping[str, str]:
+    """A site of `nodes` nodes whose looks are stored: the environment of a command that works on it. It goes with this process.
+
+    `look` makes the look at a node, from its number; without one it is what `outputs` holds.
+    """
     folder = Path(_kept(TemporaryDirectory(prefix="muster-bench-")).name)
     names = "".join(f"{name(number)} role=train rack=r{number // 32}\n" for number in range(nodes))
     (folder / "hosts.ini").write_text(f"[train]\n{names}", encoding="utf-8")
     (folder / "fleet.yaml").write_text(_POLICY, encoding="utf-8")
     store = open_store(str(folder / "muster.db"))
-    asyncio.run(store.save_facts([looked(number, outputs(number)) for number in range(nodes)]))
+    for start in range(0, nodes, 1000):  # a thousand at a time: what they print would be a gigabyte
+        numbers = range(start, min(start + 1000, nodes))
+        asyncio.run(store.save_facts([looked(n, outputs(n)) if look is None else look(n) for n in numbers]))
     asyncio.run(store.close())
     return {"MUSTER_FLEET": str(folder / "fleet.yaml"), "MUSTER_STORE": str(folder / "muster.db")}
 

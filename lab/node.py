@@ -19,7 +19,7 @@ from muster.loopback.tools import spawn_detached
 BOOT_LIMIT_S = 120.0
 """Booting takes a second; a machine busy with other work may take a minute."""
 
-SHIMS = ("dkms", "lsmod", "mokutil", "modprobe", "nvidia-smi", "rmmod")
+SHIMS = ("dkms", "lsmod", "mokutil", "modprobe", "nvidia-smi", "python3", "rmmod")
 """Programs that stand in for those that need a kernel or hardware of the node's own; shared with the loopback fleet."""
 
 KNOBS = ("asks-question", "gpu-lost", "postinst-fails", "slow-package", "slow-unpack", "smi-hangs")

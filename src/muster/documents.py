@@ -11,12 +11,13 @@ What it does not do: it opens no file, knows no schema, and never evaluates anyt
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, TypeAlias, TypeVar
 
 import yaml
 
 from muster.model.errors import DocumentFaults
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
 
 T = TypeVar("T")

@@ -4,21 +4,25 @@ A backend *returns* commands; only a Transport runs them. Each port has a contra
 passes. This module imports no backend and holds no logic.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Protocol
+from __future__ import annotations
 
-from muster.model.approval import Approval
-from muster.model.audit import Entry, Record
-from muster.model.command import Command, Outcome
-from muster.model.fact import Fact, NodeFacts
-from muster.model.job import Job
-from muster.model.lease import Fence
-from muster.model.node import Node
-from muster.model.plan import Plan
-from muster.model.run import Rollout, RolloutState, Run
-from muster.model.stack import PackagePin
-from muster.model.verdict import Verdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from muster.model.approval import Approval
+    from muster.model.audit import Entry, Record
+    from muster.model.command import Command, Outcome
+    from muster.model.fact import Fact, NodeFacts
+    from muster.model.job import Job
+    from muster.model.node import Node
+    from muster.model.plan import Plan
+    from muster.model.run import Rollout, RolloutState, Run
+    from muster.model.stack import PackagePin
+    from muster.model.validation import Validated
+    from muster.model.verdict import Verdict
 
 
 class Clock(Protocol):
@@ -108,12 +112,26 @@ class Scheduler(Protocol):
 
 
 class Validator(Protocol):
-    """Makes the text that exercises a node's GPUs, and judges what it printed. Pure."""
+    """Makes the text that exercises a node's GPUs, and judges what it printed. Pure. The text changes nothing that outlives it."""
 
     name: str
+    limit_s: int
+    """How long the text may take on a node before the task is ended."""
+    needs: tuple[str, ...]
+    """The programs that the text wants on the node; without one of them it can only say Unknown."""
 
     def script(self) -> str: ...
-    def judge(self, exit_status: int, output: bytes, facts: NodeFacts) -> Verdict: ...
+
+    def judge(self, exit_status: int, output: bytes, facts: NodeFacts) -> Verdict:
+        """Pass only for an output that is whole and good; never raises for any bytes.
+
+        Of `facts` it reads `gpu.count` and `gpu.product` and, after a change, `baseline.<metric>`: what the node measured before.
+        """
+        ...
+
+    def figures(self, output: bytes) -> Mapping[str, float]:
+        """What was measured, by metric: that of the worst GPU. Empty when nothing was; never raises."""
+        ...
 
 
 class Notifier(Protocol):
@@ -231,6 +249,14 @@ class Store(Protocol):
         """A rollout's chain, in order, from the entry after number `after` on."""
         ...
 
+    async def save_validation(self, validated: Validated) -> None:
+        """Keep what a validation came to; of each node the last ten are kept."""
+        ...
+
+    async def validations(self) -> tuple[Validated, ...]:
+        """What is kept of all nodes, in the order in which it was saved."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -250,5 +276,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Fence", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -512,3 +512,16 @@ def test_a_store_that_cannot_be_brought_to_todays_form_stays_as_it_is(path: str)
         open_store(path)
     assert rows(path, "SELECT value FROM meta WHERE key = 'form'") == [("2",)]
     assert rows(path, "SELECT count(*) FROM fact_looks") == [(2,)]
+
+
+def test_one_source_seen_at_two_times_with_alike_members_is_kept_apart(path: str) -> None:
+    store = begun(path)
+    facts = {
+        f"{kind}[{key}].x": Fact(f"{kind}[{key}].x", "1", "gpu", later(at), kind == "heat")
+        for kind in ("gpu", "heat") for key, at in (("GPU-a", 1), ("GPU-b", 2))
+    }  # fmt: skip
+    inline(store.save_facts([NodeFacts("n1", later(2), facts)]))
+    (back,) = inline(store.facts())
+    assert back == NodeFacts("n1", later(2), facts)
+    assert back.members("gpu") == ("GPU-a", "GPU-b")
+    assert back.column("gpu", ".x") == {"GPU-a": "1", "GPU-b": "1"}

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.model.fact import Unknown
 from tests.support.desk import Desk
 from tests.support.planning import carrying, seen
 from tests.support.shelf import FLEET, NEW, OLD, made_now, put, shelf
@@ -116,3 +117,18 @@ def test_the_list_of_facts_fits_a_terminal_of_a_hundred_columns(desk: Desk) -> N
     lines = desk.here("facts", "list").out.splitlines()
     assert max(map(len, lines)) <= 100
     assert any("gpu.product" in line for line in lines)
+
+
+def test_what_a_source_lost_at_once_is_told_in_one_line_and_a_single_loss_by_itself(tmp_path: Path) -> None:
+    desk = shelf(tmp_path)
+    base = {**FLEET["n1"], **{f"extra[{key}].x": "1" for key in "abcdefgh"}}
+    put(desk, [made_now(seen("n1", base))])
+    put(desk, [made_now(seen("n1", {**FLEET["n1"], "gpu[GPU-a].ecc.mode": Unknown("ERR!")}))])
+    shown = desk.here("nodes", "show", "n1", "--history").out.splitlines()
+    assert [line for line in shown if "gpu[GPU-a].ecc.mode: Enabled -> unknown: ERR!" in line]
+    lost = [line for line in shown if "not reported any more" in line]
+    assert len(lost) == 1
+    assert "extra[a].x: 1 -> unknown: not reported any more (and 7 more of " in lost[0]
+    changes = desk.here("nodes", "show", "n1", "--history", "--json").body["changes"]
+    assert isinstance(changes, list)
+    assert sum(each["after"] == {"unknown": "not reported any more"} for each in changes) == 8

@@ -14,6 +14,8 @@ from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.phase import Phase
 from muster.model.run import RolloutState
+from muster.model.validation import Validated
+from muster.model.verdict import Degraded, Fail, Pass, Undecided, Verdict
 from muster.ports import Store
 from tests.support.memory_store import MemoryStore
 from tests.support.values import T0, inline, later, look, plan, record, rollout, run
@@ -334,3 +336,26 @@ def test_an_ended_run_is_never_due_again(begun: Store) -> None:
 def test_a_time_without_a_zone_is_refused(begun: Store) -> None:
     with pytest.raises(ValueError, match="time zone"):
         inline(begun.due(T0.replace(tzinfo=None), 1))
+
+
+def validated(node: str, seconds: float, verdict: Verdict, **figures: float) -> Validated:
+    return Validated(node, later(seconds), "builtin", "NVIDIA H100", "580.126.20", verdict, figures, "rollout-1")
+
+
+def test_a_validation_comes_back_as_it_was(store: Store) -> None:
+    kept = [
+        validated("n2", 1, Pass("8 GPUs"), matmul_tflops=51.25, h2d_gbps=1 / 3),
+        validated("n1", 2, Fail("matmul: GPU 1: \udcff")), validated("n1", 3, Undecided("no python3")), validated("n2", 4, Degraded("warm")),
+    ]  # fmt: skip
+    for each in kept:
+        inline(store.save_validation(each))
+    assert inline(store.validations()) == tuple(kept)
+
+
+def test_of_each_node_the_last_ten_validations_are_kept(store: Store) -> None:
+    inline(store.save_validation(validated("n2", 0, Pass())))
+    for number in range(25):
+        inline(store.save_validation(validated("n1", number, Pass(str(number)))))
+    kept = inline(store.validations())
+    assert [each.node for each in kept] == ["n2", *["n1"] * 10]
+    assert [each.at for each in kept[1:]] == [later(number) for number in range(15, 25)]

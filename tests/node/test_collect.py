@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.node.collect import Frame, Row, parse_frames, render
+from muster.node.collect import Frame, Row, parse_frames, render, render_packed, wants_plain
 
 SHELLS = {
     name: argv
@@ -312,6 +312,30 @@ def test_frames_are_packed_where_gzip_is_and_plain_where_not(shell: tuple[str, .
     assert parse_frames(packed, NONCE) == parse_frames(plain, NONCE)
     assert len(parse_frames(plain, NONCE)["big"].stdout) == 14000
     assert len(packed) < 500 < 14000 < len(plain)
+
+
+def test_a_text_sent_packed_does_the_same(shell: tuple[str, ...], tmp_path: Path) -> None:
+    rows: list[Row] = [("plain", "echo hi", 5, 100), ("input", "cat; echo none", 5, 100)]
+    argv, packed = render_packed(rows, NONCE)
+    env = {**os.environ, "MUSTER_ROOT": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    done = subprocess.run([*shell, *argv[1:]], input=packed, capture_output=True, timeout=30, env=env)
+    assert done.stderr == b""
+    assert parse_frames(done.stdout, NONCE) == {"plain": Frame(0, b"hi\n", False), "input": Frame(0, b"none\n", False)}
+    cut = subprocess.run([*shell, *argv[1:]], input=packed[:-60], capture_output=True, timeout=30, env=env)
+    assert parse_frames(cut.stdout, NONCE) == {}
+
+
+def test_a_node_without_gzip_runs_nothing_and_says_so(shell: tuple[str, ...], tmp_path: Path) -> None:
+    argv, packed = render_packed([("plain", "echo hi", 5, 100)], NONCE)
+    done = subprocess.run(
+        [str(shutil.which(shell[0])), *shell[1:], *argv[1:]],
+        input=packed,
+        capture_output=True,
+        timeout=30,
+        env={"PATH": "/none"},
+    )
+    assert wants_plain(b"motd\n" + done.stdout, NONCE)
+    assert done.stdout == f"{NONCE} plain\n".encode()
 
 
 def test_packed_frames_are_read_as_far_as_they_came() -> None:

@@ -176,12 +176,12 @@ def test_a_store_of_a_newer_release_is_refused_untouched(copy: Desk) -> None:
 
 def test_a_store_that_is_no_database_is_refused_untouched(copy: Desk) -> None:
     copy.store.write_text("dear diary\n" * 100, encoding="utf-8")
-    refused(copy, "status", code=70, names="not a database", hint="--store")
+    refused(copy, "status", code=3, names="not a database", hint="--store")
     assert copy.store.read_text(encoding="utf-8").startswith("dear diary")
 
 
 def test_a_store_in_a_place_that_cannot_be_written_is_refused(copy: Desk) -> None:
-    refused(copy, "status", "--store", "/proc/muster/muster.db", code=70, names="/proc/muster", hint="--store")
+    refused(copy, "status", "--store", "/proc/muster/muster.db", code=3, names="/proc/muster", hint="--store")
 
 
 def test_without_a_store_every_node_is_unknown_and_the_way_to_look_is_said(copy: Desk) -> None:

@@ -22,7 +22,6 @@ from muster.model.policy import (
     Pool,
     Security,
     Severity,
-    Validation,
 )
 from muster.model.quantities import Amount
 from muster.planner.lint import lint
@@ -138,16 +137,15 @@ def test_a_node_of_which_nobody_knows_whether_a_job_runs_there_counts_as_busy() 
 def test_what_the_policy_asks_for_and_nobody_does_is_said() -> None:
     asked = replace(
         policy(pool("train", drain=Drain(DrainPolicy.REQUEUE)), pool("dev", drain=Drain(DrainPolicy.EVICT))),
-        security=Security(Severity.HIGH), validate=Validation(command=("check",)), lines={"rollout.control": 9},
+        security=Security(Severity.HIGH), lines={"rollout.control": 9},
     )  # fmt: skip
     plan = propose(given([node("a")], {"a": seen("a", {})}, asked))
     assert [line.removeprefix(f"{NOT_HEEDED} ") for line in plan.because if line.startswith(NOT_HEEDED)] == [
         "rollout.control",
         "security.max_open_severity",
-        "validate.command",
         "pools.train.drain.policy requeue (jobs are waited for, none is ended)",
     ]
-    assert "  not heeded by this release: validate.command" in lines(plan, (), 0)
+    assert "  not heeded by this release: rollout.control" in lines(plan, (), 0)
     assert not any(NOT_HEEDED in line for line in propose(given(*fleet(["good"]))).because)
 
 

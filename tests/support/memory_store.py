@@ -12,6 +12,7 @@ from muster.model.fact import GONE, Fact, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
+from muster.model.validation import Validated
 
 
 class MemoryStore:
@@ -26,6 +27,7 @@ class MemoryStore:
         self._rollouts: dict[str, Rollout] = {}
         self._runs: dict[str, Run] = {}
         self._chains: dict[str, tuple[Entry, ...]] = {}
+        self._validations: list[Validated] = []
 
     async def save_facts(self, facts: Sequence[NodeFacts]) -> None:
         for look in facts:
@@ -152,6 +154,15 @@ class MemoryStore:
 
     async def audit(self, chain: str, after: int = 0) -> tuple[Entry, ...]:
         return tuple(entry for entry in self._chains.get(chain, ()) if entry.seq > after)
+
+    async def save_validation(self, validated: Validated) -> None:
+        self._validations.append(validated)
+        of_node = [each for each in self._validations if each.node == validated.node]
+        if len(of_node) > 10:
+            self._validations.remove(of_node[0])
+
+    async def validations(self) -> tuple[Validated, ...]:
+        return tuple(self._validations)
 
     async def close(self) -> None:
         pass

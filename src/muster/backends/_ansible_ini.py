@@ -4,16 +4,18 @@ import ast
 import re
 import shlex
 import warnings
-from dataclasses import dataclass
 from typing import Final
 
 from muster.backends._ansible_tree import Opaque, Tree, Value, text_value
+from muster.model.frozen import dataclass
 
 _SECTION = re.compile(r"\[([^:\]\s]+)(?::(\w+))?\]\s*(?:#.*)?$")
 # A host may begin with a range or an address in brackets. Ansible takes any other open bracket for a host's name, and nobody means that.
 _HOST_BRACKET = re.compile(r"\[[^\]]*:[^\]]*\]")
 _GROUP = re.compile(r"([^:\]\s]+)\s*(?:#.*)?$")
 _NUMBER = re.compile(r"([-+]?[0-9][0-9_.eE+-]*)\s*#.*$", re.ASCII)
+_PLAIN = re.compile(r"[ \t!$-&(-\[\]-~]+")
+"""A line in which no quote, backslash or comment makes words other than by blanks: `shlex` needs thirty times as long for it."""
 _KINDS: Final = ("hosts", "vars", "children")
 
 MOST_LITERAL: Final = 4096
@@ -94,7 +96,7 @@ def _line(tree: Tree, place: _Place, line: str, mentioned: dict[str, tuple[int, 
 
 def _host(tree: Tree, place: _Place, line: str) -> None:
     try:
-        words = shlex.split(line, comments=True)
+        words = line.split() if _PLAIN.fullmatch(line) else shlex.split(line, comments=True)
     except ValueError as error:
         tree.fault(place.file, place.line, f"cannot be read: {error}")
         return
@@ -112,6 +114,8 @@ def _host(tree: Tree, place: _Place, line: str) -> None:
 
 def _value(tree: Tree, place: _Place, key: str, text: str) -> Value:
     """A text without its quotes and the comment behind it, where Ansible would see a Python literal; otherwise as written."""
+    if text.isalnum() and text.isascii() and text != "None":
+        return text  # most are: neither quoted, nor a template, nor a list
     value = text_value(_literal(text))
     if isinstance(value, Opaque):
         tree.warn(place.file, place.line, f"{key} is a template; it is not evaluated and left out")

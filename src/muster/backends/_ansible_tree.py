@@ -7,10 +7,12 @@ it. The readers of INI and YAML fill the tree; every fault of every file is kept
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from muster.model.errors import DocumentFaults
+from muster.model.frozen import dataclass
 from muster.model.inventory import Listing
 from muster.model.node import LOCAL_ADDRESS, Node
 
@@ -64,6 +66,7 @@ NOTHING_BESIDE: Final = Beside({}, {})
 
 _HOST_PORT = re.compile(r"((?:[^:\[\]]|\[[^\]]*\])+):([0-9]+)$", re.ASCII)
 _BRACKETED_PORT = re.compile(r"\[(.+)\]:([0-9]+)$", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _RANGE = re.compile(r"\[([^\[\]]*:[^\[\]]*)\]")
 _TEMPLATE: Final = ("{{", "{%", "{#")
 _SECRET = re.compile(
@@ -109,8 +112,9 @@ class Tree:
 
     def add_hosts(self, pattern: str, group: str, variables: Mapping[str, Value], file: str, line: int) -> None:
         """Put the hosts of a pattern (`n[01:16].site:2222`) into a group, with variables of their own."""
+        most = MOST_HOSTS - len(self.hosts)
         try:
-            port, names = _hosts(pattern, MOST_HOSTS - len(self.hosts))
+            port, names = (None, (pattern,)) if _is_name(pattern) and most > 0 else _hosts(pattern, most)
         except ValueError as error:
             self.fault(file, line, str(error))
             return
@@ -128,6 +132,11 @@ class Tree:
 def text_value(text: str) -> Value:
     """A text, or what it is instead when it must stay out."""
     return Opaque("template") if any(mark in text for mark in _TEMPLATE) else text
+
+
+def _is_name(pattern: str) -> bool:
+    """Whether a pattern is the name of one host, as nearly all are."""
+    return _NAME.fullmatch(pattern) is not None and pattern != "---"
 
 
 def _hosts(pattern: str, most: int) -> tuple[str | None, Sequence[str]]:
@@ -287,9 +296,12 @@ def listing(tree: Tree, name: str, beside: Beside = NOTHING_BESIDE) -> Listing:
 
 
 def _node(tree: Tree, host: Host, groups: tuple[str, ...], variables: Mapping[str, Value]) -> Node:
-    file, _, line = host.line.rpartition(":")
     labels = {key: value for key, value in variables.items() if isinstance(value, str) and _is_label(key, value)}
-    labels |= {f"group.{group}": "true" for group in groups}
+    for group in groups:
+        labels[f"group.{group}"] = "true"
+    if not any(key.startswith("ansible_") for key in variables):
+        return Node(host.name, host.name, None, None, labels, host.line)
+    file, _, line = host.line.rpartition(":")
 
     def text(*keys: str) -> str | None:
         for key in keys:
@@ -333,4 +345,9 @@ def _node(tree: Tree, host: Host, groups: tuple[str, ...], variables: Mapping[st
 
 def _is_label(key: str, value: str) -> bool:
     """Whether a variable is worth a label: short, on one line, and not named like a secret."""
-    return not key.startswith("ansible_") and len(value) <= MOST_LABEL and "\n" not in value and not _SECRET.search(key)
+    return len(value) <= MOST_LABEL and "\n" not in value and _may_be_label(key)
+
+
+@lru_cache(maxsize=4096)
+def _may_be_label(key: str) -> bool:
+    return not key.startswith("ansible_") and not _SECRET.search(key)

@@ -4,12 +4,12 @@ How the parts become rows is in `_looks`; the modes are said in `_parts`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from muster.backends._parts import KEYED, OWN, PASSING, PASSING_LIST, SHARED
 from muster.model.fact import BySource, Fact, FactValue, NodeFacts, Told
+from muster.model.frozen import dataclass
 
 OWN_PATHS = frozenset({"machine.id", "boot_id"})
 OWN_MEMBERS = frozenset({".serial"})

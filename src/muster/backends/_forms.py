@@ -6,12 +6,12 @@ Changes nothing; the store writes what is read here in today's form.
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from muster.backends import _codec
 from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from muster.model.errors import BadInput
+from muster.model.frozen import dataclass
 
 PREFIX = "nvidia.com/"
 

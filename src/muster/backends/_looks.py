@@ -9,7 +9,7 @@ first look, and after it a row of numbers and the value for each change. Reading
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any
@@ -18,6 +18,7 @@ from muster.backends import _codec, _gpu_counts
 from muster.backends._cut import Piece, pieces, told_in
 from muster.backends._parts import KEYED, OWN, PASSING, PASSING_LIST, SHARED, Broken, Facts, Listing, Part, rows_of
 from muster.model.fact import GONE, Fact, FactValue, NodeFacts, Told, Unknown
+from muster.model.frozen import dataclass
 
 TABLES = (
     """

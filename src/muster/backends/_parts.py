@@ -133,7 +133,7 @@ class Facts(ByKind):
         self._broken = broken
         self._own: list[Any] | None = None
         self._passing_own: list[Any] | None = None
-        self._resolved: dict[int, Mapping[str, Raw]] = {}
+        self._resolved: dict[tuple[bool, int], Mapping[str, Raw]] = {}
 
     def _row(self, mode: int) -> list[Any]:
         """What the row has for parts of this mode, in their order."""
@@ -151,13 +151,14 @@ class Facts(ByKind):
     def _values(self, part: Part, place: int) -> Mapping[str, Raw]:
         if part.mode == SHARED:
             return part.values(None)
-        known = self._resolved.get(part.no)
+        at = (part.mode >= PASSING, place)  # not the part's number: a look may show one part twice, with different rows
+        known = self._resolved.get(at)
         if known is None:
             try:
                 known = part.values(self._row(part.mode)[place])
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._broken("the values of a look", error) from error
-            self._resolved[part.no] = known
+            self._resolved[at] = known
         return known
 
     def _fact(self, part: Part, path: str, raw: Raw, at: str | None) -> Fact:
@@ -203,10 +204,12 @@ class Facts(ByKind):
     def paths_of(self, kind: str) -> tuple[str, ...]:
         return tuple(path for part, _, place in self._listing.kinds.get(kind, ()) for path in self._values(part, place))
 
+    def shared(self, kind: str) -> Hashable:
+        return tuple([part.no for part, _, _ in self._listing.kinds.get(kind, ())])
+
     def token(self, kind: str) -> Hashable:
-        own = self._listing.is_own(kind)
-        numbers = tuple(part.no for part, _, _ in self._listing.kinds.get(kind, ()))
-        return (numbers, self._lasting, self._passing) if own else numbers
+        numbers = self.shared(kind)
+        return (numbers, self._lasting, self._passing) if self._listing.is_own(kind) else numbers
 
     @property
     def alike(self) -> Hashable:
@@ -218,6 +221,15 @@ class Facts(ByKind):
 
     def is_own_list(self, kind: str) -> bool:
         return self._listing.is_own(kind)
+
+    def keys_of(self, kind: str) -> tuple[str, ...]:
+        parts = self._listing.kinds.get(kind, ())
+        if not all(part.mode == KEYED for part, _, _ in parts):
+            return super().keys_of(kind)
+        try:
+            return tuple(sorted({key for _, _, place in parts for key in self._row(KEYED)[place][0]}))
+        except (TypeError, LookupError) as error:
+            raise self._broken("the values of a look", error) from error
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         found: dict[str, FactValue] = {}

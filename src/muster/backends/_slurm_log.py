@@ -1,8 +1,9 @@
 """Lines of slurmd's and slurmctld's logs that tell what is wrong with a node's GPUs. Pure; what it does not know it passes over."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from muster.model.frozen import dataclass
 
 _NO_DEVICE = re.compile(r"can't stat gres\.conf file (/\S{1,200}): No such file", re.ASCII)
 _FEWER = re.compile(r"gres/gpu count reported lower than configured \((\d{1,6}) < (\d{1,6})\)", re.ASCII)

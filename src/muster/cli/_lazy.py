@@ -4,9 +4,10 @@
 """
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,16 @@ class Entry:
 LOOK, SAY, CHANGE, MORE = "Look", "Say", "Change", "More"
 
 COMMANDS: Mapping[str, Entry] = {
-    "collect": Entry(LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "look", "collect"),
+    "collect": Entry(
+        LOOK, "Look at every node over SSH and keep what was seen. Changes nothing.", "collect", "collect"
+    ),
     "status": Entry(LOOK, "Show the fleet: pools, drivers, what is unknown.", "look", "status"),
     "check": Entry(LOOK, "Find what disagrees: inside a node, in a pool, with what is wanted.", "look", "check"),
     "watch": Entry(
         LOOK, "Look again and again, print what is new and what is gone, and alert on it.", "watch", "watch"
+    ),
+    "validate": Entry(
+        LOOK, "Exercise the GPUs of an idle node and check what they compute and how fast.", "validate", "validate"
     ),
     "nodes": Entry(LOOK, "List nodes, show one with all its facts, or change one alone.", "nodes", "nodes"),
     "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
@@ -58,3 +64,21 @@ def load(name: str) -> Callable[..., Any]:
     entry = COMMANDS[name]
     app: Callable[..., Any] = getattr(importlib.import_module(f"muster.cli.{entry.module}"), f"{entry.app}_app")
     return app
+
+
+def quickly(app: Callable[..., Any], words: Sequence[str]) -> bool:
+    """Run a command whose words are plain without Typer's reader; False, with nothing done, when they are not. Raises SystemExit at its end."""
+    done: bool = importlib.import_module("muster.cli.quick").run(app, words)
+    return done
+
+
+def run_in_loop(work: Coroutine[Any, Any, int]) -> int:
+    """The result of a coroutine, run in an event loop of its own."""
+    done: int = importlib.import_module("asyncio").run(work)
+    return done
+
+
+def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table, by the library for it, which most commands with --json never need."""
+    lines: Iterator[str] = importlib.import_module("muster.cli.tables").lines(columns, rows)
+    return lines

@@ -1,36 +1,34 @@
-"""`muster collect`, `status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
+"""`muster status`, `check`, `nodes`, `facts`: what there is. None of them changes a node."""
 
 import sys
 import textwrap
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
-from muster.cli.text import few_names, say_csv
+from muster.cli.text import few_names, say_csv, say_warnings
 from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry, script_to_install
 from muster.control.captures import parse_file
-from muster.control.collect import carried_facts
-from muster.control.collect import collect as collect_nodes
 from muster.control.history import Change, changes
 from muster.control.planning import findings
 from muster.control.query import NO_POOL, STATUS_PATHS, Chosen, Condition, choose, condition, grouped, seen_as, views
 from muster.control.report import Wanted, exit_code, one_line, put_textfile, textfile
 from muster.control.site import Site, named
 from muster.health.codes import CAUSE_ASKED, CODES
-from muster.model.fact import FactValue, NodeFacts, Unknown
+from muster.model.fact import FactValue, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.inventory import Conflict
 
 PARTIAL = 5
-MOST_WARNINGS = 20
+LEAST_TOGETHER = 6
+"""A GPU tool that does not answer takes a hundred values with it; so many lines would hide what else has changed."""
 LIST_WIDTH = 96
 """Of what is listed in blocks: fits a terminal of 100 columns."""
 
-collect_app = app("Look at every node over SSH and keep what was seen. Changes nothing on a node.")
 status_app = app("Show the fleet as it was last seen: by pool, model, driver, flavour and kernel.")
 check_app = app(
     "Find what disagrees: inside a node, in a pool, with what is wanted. Exit 1 with findings, 5 when something is unknown."
@@ -38,10 +36,6 @@ check_app = app(
 nodes_app = app("List nodes, show one with all its facts, or change one alone.")
 facts_app = app("What Muster can see on a node, and by which command.")
 
-From = Annotated[
-    Path | None,
-    typer.Option("--from", help="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
-]
 Where = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,73 +46,11 @@ Where = Annotated[
 ]
 OnePool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")]
-Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
-
-
-@collect_app.command()
-def collect(
-    fleet: Fleet = None, store: StorePath = None, limit: Limit = None, folder: From = None, as_json: AsJson = False
-) -> None:
-    """Look at every node over SSH and keep what was seen. Changes nothing on a node. Exit 5 when a node could not be looked at."""
-
-    async def work() -> int:
-        async with open_site(fleet, store) as site:
-            chosen = {site.node_named(each) for each in limit} if limit else {node.name for node in site.nodes}
-            nodes = [node for node in site.nodes if node.name in chosen]
-            carried = carried_facts(nodes, site.caller(), site.carried, folder)
-            brought = {facts.node: facts for facts in carried.facts}
-            if folder is not None:
-                nodes = [node for node in nodes if node.name in brought]
-            done = Counter[str]()
-
-            def seen(facts: NodeFacts) -> None:
-                done["all"] += 1
-                if sys.stderr.isatty():
-                    sys.stderr.write(f"\r{done['all']}/{len(nodes)} nodes")
-                    sys.stderr.flush()
-
-            found = await collect_nodes(
-                nodes, specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
-                concurrency=site.policy.ssh.concurrency, seen=seen, carried=brought,
-                program=site.program,
-            )  # fmt: skip
-            if sys.stderr.isatty():
-                note("")
-            return _collected(found, (*site.inventory.warnings, *carried.warnings), as_json=as_json)
-
-    run(work, as_json=as_json)
-
-
-def _collected(found: tuple[NodeFacts, ...], warnings: tuple[str, ...], *, as_json: bool) -> int:
-    away = {facts.node: facts.trouble.why for facts in found if facts.trouble is not None}
-    drivers = Counter(
-        facts.text("module.nvidia.loaded_version") or "unknown" for facts in found if facts.trouble is None
-    )
-    if as_json:
-        data = {"nodes": len(found), "drivers": dict(sorted(drivers.items())), "unreachable": away}
-        say(envelope("collect", data, warnings))
-    else:
-        say(f"{len(found) - len(away)} of {len(found)} nodes looked at")
-        for driver, count in sorted(drivers.items()):
-            say(f"  driver {driver} on {count} nodes")
-        for node, why in away.items():
-            say(f"  {node}: {why}")
-        _warn(warnings)
-    # Nothing looked at is nothing known, whatever was carried here of others.
-    return PARTIAL if away or not found else 0
 
 
 def provided() -> tuple[str, ...]:
     """The paths that the sources of facts can give, with `*` for the keys of lists."""
     return tuple(path for spec in fact_specs() for path in spec.provides)
-
-
-def _warn(warnings: Sequence[str]) -> None:
-    """What could not be used, on standard error; of very many the first ones."""
-    for warning in warnings[:MOST_WARNINGS]:
-        note(f"warning: {warning}")
-    if len(warnings) > MOST_WARNINGS:
-        note(f"warning: and {len(warnings) - MOST_WARNINGS} more; --json shows all")
 
 
 def _conflict(conflict: Conflict) -> Mapping[str, object]:
@@ -150,7 +82,7 @@ def status(
         columns = {path: path for path in by} if by else STATUS_PATHS
         async with open_site(fleet, store) as site:
             chosen = await _chosen(site, where, pool)
-            groups = grouped(chosen.views, list(columns.values()), provided())
+            groups = grouped(chosen.views, list(columns.values()), provided() if by else ())
             if as_json:
                 rows = [
                     {**dict(zip(columns, key, strict=True)), "nodes": len(names), "names": list(names)}
@@ -166,10 +98,10 @@ def status(
                 table(
                     (*columns, "nodes", "which"), [[*key, str(len(names)), few_names(names)] for key, names in groups]
                 )
-                _warn(chosen.words)
+                say_warnings(chosen.words)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = None) -> Chosen:
@@ -177,7 +109,7 @@ async def _chosen(site: Site, where: Sequence[str] | None, pool: str | None = No
     conditions = [condition(each) for each in where or ()]
     if pool is not None:
         conditions.append(Condition("pool", named("pool", pool, [NO_POOL, *(each.name for each in site.policy.pools)])))
-    return choose(await views(site), conditions, provided())
+    return choose(await views(site), conditions, provided() if conditions else ())
 
 
 @check_app.command()
@@ -226,7 +158,7 @@ def check(
                 _say_findings(found, len(site.nodes), chosen=len(found) < len(every))
             return exit_code(found)
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_findings(found: tuple[Finding, ...], nodes: int, *, chosen: bool) -> None:
@@ -281,7 +213,7 @@ def nodes_list(
                 _say_nodes(site, keys, rows, chosen.words, as_json=as_json)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_nodes(
@@ -302,7 +234,7 @@ def _say_nodes(
     table(tuple(key.replace("_", " ") for key in keys), rows)
     for conflict in (each for listed in conflicts.values() for each in listed):
         say(f"sources disagree: {_conflict_words(conflict)}")
-    _warn((*site.inventory.warnings, *words))
+    say_warnings((*site.inventory.warnings, *words))
 
 
 @nodes_app.command("show")
@@ -347,7 +279,7 @@ def nodes_show(
                 )
             return PARTIAL if trouble else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say_history(name: str, found: Sequence[Change], *, as_json: bool) -> int:
@@ -370,10 +302,24 @@ def _say_history(name: str, found: Sequence[Change], *, as_json: bool) -> int:
         say(
             f"{name}: nothing has changed since {found[0].at:%Y-%m-%d %H:%M:%S} UTC, when {first} values were first seen"
         )
-    for each in changed:
+    for together in _together(changed):
+        each, more = together[0], len(together) - 1
         before = "(not there)" if each.before is None else _text(each.before)
-        say(f"{each.at:%Y-%m-%d %H:%M:%S}  {each.path}: {before} -> {_text(each.after)}")
+        rest = f" (and {more} more of {each.source})" if more else ""
+        say(f"{each.at:%Y-%m-%d %H:%M:%S}  {each.path}: {before} -> {_text(each.after)}{rest}")
     return 0
+
+
+def _together(changed: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """The changes as they are told: one by one, but what a source lost at once, or has again, in one line."""
+
+    def lost(each: Change) -> tuple[object, ...]:
+        was, now = isinstance(each.before, Unknown), isinstance(each.after, Unknown)
+        return (each.at, each.source, each.before if was else None, each.after if now else None, was or now)
+
+    for key, group in groupby(sorted(changed, key=lambda each: (each.at, each.source)), key=lost):
+        members = tuple(group)
+        yield from ((members,) if key[-1] and len(members) >= LEAST_TOGETHER else ((each,) for each in members))
 
 
 def _about(site: Site, name: str) -> Mapping[str, object]:
@@ -428,7 +374,7 @@ def facts_list(as_json: AsJson = False) -> None:
                 say(f"    {line}")
         return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @facts_app.command("show")
@@ -446,7 +392,7 @@ def facts_show(
             say(spec.command.strip())
         return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @facts_app.command("script")
@@ -483,4 +429,4 @@ def facts_parse(
             table(("fact", "value"), [[path, _text(capture.facts[path])] for path in facts])
         return 0 if capture.understood else PARTIAL
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)

@@ -1,6 +1,5 @@
 """How every command takes its common options, runs, prints, and ends. No command prints or exits by other means."""
 
-import asyncio
 import json
 import os
 import sys
@@ -11,12 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from muster import __version__
-from muster.control.bootstrap import now_utc
-from muster.model.errors import MusterError
+from muster.cli._lazy import run_in_loop, table_lines
+from muster.control.bootstrap import NeedsLoop, now_utc
+from muster.model.errors import MusterError, NoRoom
 
 Fleet = Annotated[
     str | None,
@@ -43,14 +41,24 @@ def app(help_text: str) -> typer.Typer:
 
 
 def say(line: str = "") -> None:
-    """One line on standard output; a reader that went away (`| head`) ends the command quietly."""
+    """One line on standard output; a reader that went away (`| head`) ends the command quietly. Raises NoRoom where it cannot be written."""
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer must find an open door when the interpreter ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _shut()
         raise typer.Exit(0) from None
+    except OSError as error:
+        _shut()
+        raise NoRoom(
+            f"standard output: {error.strerror or error}",
+            hint="free some space there, or let it write to another place",
+        ) from None
+
+
+def _shut() -> None:
+    # What is still in the buffer must find an open door when the interpreter ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def note(line: str) -> None:
@@ -79,26 +87,29 @@ def _plain(value: object) -> object:
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output: wrapped to the terminal, unwrapped when piped."""
-    width = None if sys.stdout.isatty() else 400
-    console = Console(width=width, highlight=False, soft_wrap=False)
-    shown = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in columns:
-        shown.add_column(column, overflow="fold")
-    for row in rows:
-        shown.add_row(*(_escaped(cell) for cell in row))
-    with console.capture() as printed:
-        console.print(shown)
-    for line in printed.get().splitlines():
-        say(line.rstrip() if width else line)
+    for line in table_lines(columns, rows):
+        say(line)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", "\\[")
+def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool, waits: bool = True) -> None:
+    """Run a command's coroutine and end with its exit code. An error of our tree becomes its message, hint and exit code.
+
+    With `waits` False it looks at no node: it is run through without an event loop, unless the site says, before anything is done, that it
+    needs one.
+    """
+    guarded(lambda: run_in_loop(work()) if waits else _straight(work), as_json=as_json)
 
 
-def run(work: Callable[[], Coroutine[Any, Any, int]], *, as_json: bool) -> None:
-    """Run a command's coroutine and end with its exit code. An error of our tree becomes its message, hint and exit code."""
-    guarded(lambda: asyncio.run(work()), as_json=as_json)
+def _straight(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    coroutine = work()
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return int(end.value)
+    except NeedsLoop:
+        return run_in_loop(work())
+    coroutine.close()
+    raise AssertionError("a command that is to wait for nothing waited")
 
 
 def guarded(work: Callable[[], int], *, as_json: bool) -> None:

@@ -48,7 +48,7 @@ def plan(
             unknown = any(left.on in (WaitingOn.STALE_FACTS, WaitingOn.UNKNOWN_HEALTH) for left in made.left_out)
             return 0 if made.nodes else PARTIAL if unknown else A_NO
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @plans_app.command("list")
@@ -66,7 +66,7 @@ def plans_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = F
                 table(keys, rows)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 async def _approvals(site: Site, plan: Plan) -> str:
@@ -84,7 +84,7 @@ def plans_show(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as
             _show(found, notes, await site.store.approvals(found.id), as_json=as_json)
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _show(plan: Plan, notes: Sequence[Note], approvals: Sequence[Approval], *, as_json: bool) -> None:
@@ -120,7 +120,7 @@ def plans_lint(plan_id: PlanId, fleet: Fleet = None, store: StorePath = None, as
                 say("keeps every safety rule")
             return A_NO if any(note.severity == "fatal" for note in notes) else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @plans_app.command("approve")
@@ -146,7 +146,7 @@ def plans_approve(
                 say(f"next: muster apply {found.id}" if enough else "next: another person's `muster plans approve`")
             return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 @version_app.command()
@@ -161,4 +161,4 @@ def version(as_json: AsJson = False) -> None:
             say(f"muster {__version__} (Python {python}, knowledge {revision[:12]})")
         return 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)

@@ -4,9 +4,10 @@ import csv
 import io
 from collections.abc import Sequence
 
-from muster.cli.output import say
+from muster.cli.output import note, say
 
 SHOWN_NAMES = 4
+MOST_WARNINGS = 20
 
 
 def few_names(names: Sequence[str]) -> str:
@@ -22,3 +23,11 @@ def say_csv(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     writer.writerow(columns)
     writer.writerows(rows)
     say(text.getvalue().rstrip("\n"))
+
+
+def say_warnings(warnings: Sequence[str]) -> None:
+    """What could not be used, on standard error; of very many the first ones."""
+    for warning in warnings[:MOST_WARNINGS]:
+        note(f"warning: {warning}")
+    if len(warnings) > MOST_WARNINGS:
+        note(f"warning: and {len(warnings) - MOST_WARNINGS} more; --json shows all")

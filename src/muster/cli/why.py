@@ -41,7 +41,7 @@ def why(
         good = Says.YES in words and not {Says.NO, Says.UNKNOWN} & set(words)
         return A_NO if asked and not good else 0
 
-    run(work, as_json=as_json)
+    run(work, as_json=as_json, waits=False)
 
 
 def _say(answered: Answered) -> None:

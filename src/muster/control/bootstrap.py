@@ -1,56 +1,43 @@
 """Puts a site together: the one place that names concrete backends. Reads the policy and the inventory; opens the store."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import pwd
 import shutil
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import assert_never, cast
+from typing import TYPE_CHECKING, Any, assert_never, cast
 from urllib.parse import urlsplit
 
-from muster.backends.engine.embedded import EmbeddedEngine
-from muster.backends.inventory import ansible, directory, hosts, slurm
-from muster.backends.notify.command import CommandNotifier
-from muster.backends.process import spawn_detached
-from muster.backends.schedulers.none import NoScheduler
 from muster.backends.secret import read_secret
 from muster.backends.store.sqlite import open_store
 from muster.backends.system import SeededRng, SystemClock, UlidIds
-from muster.backends.transport.local import LocalTransport
-from muster.backends.validators.builtin import BuiltinValidator
 from muster.control.inventory import merged
-from muster.control.lock import CarrierLock
 from muster.control.policy import find_policy, read_policy
-from muster.control.reach import Reach
-from muster.control.site import SITE_FOLDER, Site
+from muster.control.site import SITE_FOLDER, Makers, Site
 from muster.discovery import discover, one
-from muster.executor.look import Program
-from muster.facts.captures import of_source
 from muster.knowledge.loader import load
-from muster.model.capture import CaptureSpec
-from muster.model.command import Command, Outcome
 from muster.model.errors import BadInput, MissingTool
-from muster.model.fact import FactSpec
-from muster.model.inventory import Inventory, Listing
+from muster.model.inventory import Listing
 from muster.model.node import LOCAL_ADDRESS, Node
-from muster.model.policy import (
-    AnsibleSource,
-    DirectorySource,
-    HostsSource,
-    InventorySource,
-    LocalSource,
-    Policy,
-    SlurmSource,
-)  # fmt: skip
-from muster.node.carry import render_carried
-from muster.node.collect import render_installed
-from muster.ports import Clock, Notifier, PackageManager, Transport
+from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
+
+if TYPE_CHECKING:
+    from muster.control.lock import CarrierLock
+    from muster.executor.look import Program
+    from muster.model.capture import CaptureSpec
+    from muster.model.command import Command, Outcome
+    from muster.model.fact import FactSpec
+    from muster.model.inventory import Inventory
+    from muster.model.policy import InventorySource, Policy, Validation
+    from muster.model.validation import Floors
+    from muster.ports import Clock, Notifier, PackageManager, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -95,51 +82,100 @@ async def inventory(policy: Policy, folder: Path) -> Inventory:
 async def _listing(source: InventorySource, folder: Path) -> Listing:
     match source:
         case AnsibleSource(path=path):
-            return ansible.read(folder / path)
+            return _reader("ansible")(folder / path)
         case HostsSource(path=path):
-            return Listing(str(folder / path), hosts.read(folder / path))
+            return Listing(str(folder / path), _late("muster.backends.inventory", "hosts", "read")(folder / path))
         case SlurmSource():
-            return await slurm.read(LocalTransport(output_cap_bytes=SLURM_ANSWER_BYTES), source)
+            _need_loop()
+            local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
+            return cast(Listing, await _late("muster.backends.inventory", "slurm", "read")(local, source))
         case LocalSource():
-            return Listing("local", (Node(socket.gethostname(), LOCAL_ADDRESS, None, None, {}, "local"),))
+            return Listing("local", (Node(os.uname().nodename, LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
-            return directory.read(folder / path)
+            return _reader("directory")(folder / path)
         case _:
             assert_never(source)
 
 
+class NeedsLoop(Exception):
+    """This site cannot be opened without an event loop; nothing was done yet."""
+
+
+def _need_loop() -> None:
+    asyncio = sys.modules.get("asyncio")
+    try:
+        if asyncio is None:
+            raise NeedsLoop
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise NeedsLoop from None
+
+
+def _reader(kind: str) -> Callable[[Path], Listing]:
+    return cast("Callable[[Path], Listing]", _late("muster.backends.inventory", kind, "read"))
+
+
+def _late(package: str, module: str, name: str) -> Callable[..., Any]:
+    """What a module declares, loaded now: most commands need few of the parts of a site, and would wait for all of them."""
+    return cast(Callable[..., Any], one(package, module, name))
+
+
 def fact_specs() -> tuple[FactSpec, ...]:
     """All sources of facts, by name."""
-    return tuple(cast(FactSpec, spec) for spec in discover("muster.facts", "FACT").values())
+    return tuple(cast("FactSpec", spec) for spec in discover("muster.facts", "FACT").values())
 
 
 def script_to_carry() -> str:
     """The text that looks at a node and prints a file for `collect --from`; another one at each call."""
     rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
-    return render_carried(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2])
+    render = _late("muster.node", "carry", "render_carried")
+    return cast(str, render(rows, UlidIds(SystemClock()).new("frame").rpartition("-")[2]))
 
 
 def script_to_install() -> str:
     """The program that looks at a node, to be installed there; always the same for one release."""
-    return render_installed([(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()])
+    rows = [(spec.name, spec.command, spec.deadline_s, spec.cap_bytes) for spec in fact_specs()]
+    return cast(str, _late("muster.node", "collect", "render_installed")(rows))
 
 
 def program(policy: Policy) -> Program | None:
     """What `collect` runs on the nodes when the policy names a program there."""
     if policy.ssh.script is None:
         return None
-    return Program(policy.ssh.script, hashlib.sha256(script_to_install().encode()).hexdigest())
+    made = _late("muster.executor", "look", "Program")
+    return cast("Program", made(policy.ssh.script, hashlib.sha256(script_to_install().encode()).hexdigest()))
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
     """All readers of captured outputs, by name; after them those of what the nodes' own sources print."""
-    readers = tuple(cast(CaptureSpec, reader) for reader in discover("muster.facts.captures", "READER").values())
+    readers = tuple(cast("CaptureSpec", reader) for reader in discover("muster.facts.captures", "READER").values())
+    of_source = _late("muster.facts", "captures", "of_source")
     return readers + tuple(of_source(spec) for spec in fact_specs())
 
 
 def package_managers() -> Mapping[str, PackageManager]:
     """All package managers, by name."""
-    return {name: cast(PackageManager, each) for name, each in discover("muster.backends.packages", "BACKEND").items()}
+    return {
+        name: cast("PackageManager", each) for name, each in discover("muster.backends.packages", "BACKEND").items()
+    }
+
+
+def make_validator(wanted: Validation, floors: Floors) -> Validator:
+    """The validators that the policy wants, as one."""
+    kind = partial(_late, "muster.backends.validators")
+    parts: list[Validator] = [kind("builtin", "BuiltinValidator")(floors, wanted.nccl)] if wanted.builtin else []
+    parts += [kind("dcgm", "DcgmValidator")(wanted.dcgm)] if wanted.dcgm is not None else []
+    if wanted.command is not None:
+        # Where the built-in one runs, the floors of its metrics are its own affair: a command need not measure them again.
+        theirs = floors_of(floors, cast("Sequence[str]", kind("builtin", "METRICS"))) if wanted.builtin else floors
+        parts.append(kind("command", "CommandValidator")(wanted.command, theirs))
+    return parts[0] if len(parts) == 1 else cast("Validator", _late("muster.backends", "_combined", "Combined")(parts))
+
+
+def floors_of(floors: Floors, without: Sequence[str]) -> Floors:
+    """The floors of all metrics but these."""
+    fixed = {metric: minimum for metric, minimum in floors.fixed.items() if metric not in without}
+    return Floors(fixed, tuple(metric for metric in floors.learning if metric not in without), floors.learnt)
 
 
 def now_utc() -> datetime:
@@ -161,24 +197,29 @@ def make_notifiers(argv: Sequence[str], webhook: str | None) -> tuple[Notifier, 
                 f"--alert-command: {argv[0]!r} is no program here",
                 hint="give its whole path; a shell script must be executable",
             )
-        made.append(CommandNotifier(argv, LocalTransport()))
+        local = _late("muster.backends.transport", "local", "LocalTransport")()
+        made.append(_late("muster.backends.notify", "command", "CommandNotifier")(argv, local))
     if webhook:
         parts = urlsplit(webhook)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput("--alert-webhook: this is no http or https URL", hint="as in https://alerts.example/hook")
-        kind = cast(Callable[..., Notifier], one("muster.backends.notify", "webhook", "BACKEND"))
+        kind = cast("Callable[..., Notifier]", one("muster.backends.notify", "webhook", "BACKEND"))
         made.append(kind(webhook, SystemClock()))
     return tuple(made)
 
 
 def watch_lock(store: Path) -> CarrierLock:
     """The lock of the process that watches the nodes of a store, and tells people."""
-    return CarrierLock(f"{store}.watch.lock", SystemClock())
+    return _lock(f"{store}.watch.lock")
 
 
 def carrier_lock(store: Path) -> CarrierLock:
     """The lock of the process that carries the rollouts of a store."""
-    return CarrierLock(f"{store}.lock", SystemClock())
+    return _lock(f"{store}.lock")
+
+
+def _lock(file: str) -> CarrierLock:
+    return cast("CarrierLock", _late("muster.control", "lock", "CarrierLock")(file, SystemClock()))
 
 
 @asynccontextmanager
@@ -191,8 +232,16 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     path = store_path(policy, store)
     clock = SystemClock()
     opened = open_store(str(path), tell=_note)
-    transport = Reach(ssh_transport(policy, folder), LocalTransport(), sudo=policy.ssh.sudo and os.geteuid() != 0)
-    specs = fact_specs()
+    remote = ssh_transport(policy, folder)
+    transport = _LateTransport(lambda: _reach(policy, remote))
+    makers = Makers(
+        specs=cache(fact_specs),
+        managers=cache(package_managers),
+        scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
+        validator=lambda floors: make_validator(policy.validate, floors),
+        program=cache(lambda: program(policy)),
+        engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),
+    )
     try:
         yield Site(
             policy=policy,
@@ -203,22 +252,25 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             ids=UlidIds(clock),
             rng=SeededRng(f"{policy.fleet}/{policy.revision}"),
             transport=transport,
-            specs=specs,
-            managers=package_managers(),
-            scheduler=NoScheduler,
-            validator=BuiltinValidator(),
-            engine=EmbeddedEngine(opened, clock, _on_fault),
+            makers=makers,
             person=person(),
-            holder=f"{person()}@{socket.gethostname()}",
+            holder=f"{person()}@{os.uname().nodename}",
             inventory=found,
-            carried=lambda where: directory.carried(where, specs, clock.now()),
+            carried=lambda where: _late("muster.backends.inventory", "directory", "carried")(
+                where, makers.specs(), clock.now()
+            ),
             knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
-            program=program(policy),
         )
     finally:
         await transport.close()
         await opened.close()
+
+
+def _reach(policy: Policy, remote: Transport) -> Transport:
+    local = _late("muster.backends.transport", "local", "LocalTransport")()
+    reach = _late("muster.control", "reach", "Reach")
+    return cast("Transport", reach(remote, local, sudo=policy.ssh.sudo and os.geteuid() != 0))
 
 
 class _LateTransport:
@@ -256,7 +308,7 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
         config = (str(file),)
 
     def make() -> Transport:
-        kind = cast(Callable[..., Transport], one("muster.backends.transport", "ssh", "BACKEND"))
+        kind = cast("Callable[..., Transport]", one("muster.backends.transport", "ssh", "BACKEND"))
         secret = policy.ssh.sudo_password
         password = None if secret is None else read_secret(secret, folder, what="ssh: sudo_password")
         return kind(
@@ -286,7 +338,7 @@ def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
     ]
 
     def spawn() -> None:
-        spawn_detached(argv, Path(f"{store}.log"))
+        _late("muster.backends", "process", "spawn_detached")(argv, Path(f"{store}.log"))
 
     return spawn
 

@@ -1,10 +1,10 @@
 """What changed on a node, from the values that the store keeps of it: each with the value before it. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from muster.model.fact import Fact, FactValue
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ known from names: that is a finding of `health`, after a look.
 import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from muster.model.frozen import dataclass
 from muster.model.inventory import Conflict, Inventory, Listing, Said
 from muster.model.node import Node, Via
 
@@ -91,6 +92,8 @@ class _Index:
 
 def merged(listings: Sequence[Listing]) -> Inventory:
     """All nodes of these listings. A node's name, address, port and user are those of the first source that has any; labels are joined."""
+    if len(listings) == 1:
+        return _alone(listings[0])
     index = _Index(listings)
     doubts: list[str] = []
     for listing in listings:
@@ -107,7 +110,21 @@ def merged(listings: Sequence[Listing]) -> Inventory:
         nodes=tuple(_node(entry.said) for entry in entries),
         names=names,
         conflicts=tuple(conflict for entry in entries for conflict in _conflicts(entry.said)),
-        warnings=(*(warning for listing in listings for warning in listing.warnings), *doubts, *_shared(entries)),
+        warnings=(
+            *(warning for listing in listings for warning in listing.warnings),
+            *doubts,
+            *_shared([_node(entry.said) for entry in entries]),
+        ),
+    )
+
+
+def _alone(listing: Listing) -> Inventory:
+    """What one source says: within it two names are two nodes, so nothing is to be put together."""
+    nodes = tuple(sorted(listing.nodes, key=lambda node: node.name))
+    return Inventory(
+        nodes=nodes,
+        names={node.name: (Said(node.source, node.name),) for node in nodes},
+        warnings=(*listing.warnings, *_shared(nodes)),
     )
 
 
@@ -162,13 +179,12 @@ def _conflicts(said: Sequence[Node]) -> Iterable[Conflict]:
             yield Conflict(name, f"label {key}", tuple(told))
 
 
-def _shared(entries: Sequence[_Entry]) -> Iterable[str]:
+def _shared(nodes: Sequence[Node]) -> Iterable[str]:
     """Nodes that are kept apart and yet reached at one address and port: a change of one is a change of the other."""
     places: dict[tuple[str, int | None], list[str]] = {}
-    for entry in entries:
-        node = _node(entry.said)
+    for node in nodes:
         if node.via is Via.SSH:
-            places.setdefault((node.address.lower(), node.port), []).append(entry.name)
+            places.setdefault((node.address.lower(), node.port), []).append(node.name)
     for (address, _), names in places.items():
         if len(names) > 1:
             shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

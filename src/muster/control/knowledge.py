@@ -6,7 +6,6 @@ rules: what would not pass in the release is not added.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.documents import compose
@@ -17,6 +16,7 @@ from muster.knowledge.loader import added, load, packaged, site_files
 from muster.knowledge.schema import Confidence, KnowledgeBase
 from muster.knowledge.shelves import file_of
 from muster.model.errors import BadInput, DocumentFaults, Refused
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
 
 

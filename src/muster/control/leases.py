@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from muster.control.site import Site, named
 from muster.executor.runner import stamp
 from muster.model.audit import Record
 from muster.model.command import Answered, Command, ReleaseLease, ShowLease, Unreachable
 from muster.model.errors import LeaseHeld, Partial, Refused
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 from muster.model.run import Rollout
 from muster.node.lease import LeaseAnswer, lease_release, lease_show, parse_lease_answer

@@ -8,10 +8,10 @@ import fcntl
 import json
 import os
 import socket
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.model.errors import StoreBroken
+from muster.model.frozen import dataclass
 from muster.ports import Clock
 
 _TRIES = 100

@@ -12,7 +12,6 @@ from muster.model.finding import Finding, Severity
 from muster.model.memo import Remembered
 from muster.model.plan import Plan
 from muster.model.policy import Permission, Policy
-from muster.planner.classes import node_class
 from muster.planner.pools import Placing, pool_of
 from muster.planner.propose import PlanInput, propose
 from muster.solver.carried import carried
@@ -55,23 +54,30 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str, o
     return made
 
 
-async def subjects(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Subject, ...]:
-    """Every node as the consistency check wants it, with what its pool wants; `facts` where they were read already."""
+async def subjects(
+    site: Site, facts: Mapping[str, NodeFacts] | None = None, placings: Mapping[str, Placing] | None = None
+) -> tuple[Subject, ...]:
+    """Every node as the consistency check wants it, with what its pool wants; `facts` and `placings` where they are known already."""
     facts = await site.known_facts() if facts is None else facts
-    placings = await site.placings(facts)
+    placings = await site.placings(facts) if placings is None else placings
     answers: dict[tuple[NodeClass, str], tuple[str | None, str]] = {}
+    quick: dict[tuple[int, str], tuple[NodeClass, tuple[str | None, str]]] = {}
     found: list[Subject] = []
     had = await site.store.most_gpus(site.clock.now() - GPUS_REMEMBERED)
-    alike = Remembered[str, NodeClass | None](lambda facts, _: node_class(facts, site.managers.values()))
+    alike = Remembered[str, NodeClass | str](lambda facts, _: class_of(site, facts))
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
-        kind = class_of(site, facts.get(node.name), alike)
+        seen = facts.get(node.name)
+        kind = class_of(site, None) if seen is None else alike(seen, "")
         target, problem = None, ""
         if pool is not None and pool.driver is not None and not isinstance(kind, str):
-            key = (kind, pool.name)
-            if key not in answers:
-                answers[key] = _target(solve_for(site, kind, pool))
-            target, problem = answers[key]
+            same = (id(kind), pool.name)  # alike nodes share their class, whose hash reads all its packages
+            if same not in quick:
+                key = (kind, pool.name)
+                if key not in answers:
+                    answers[key] = _target(solve_for(site, kind, pool))
+                quick[same] = (kind, answers[key])
+            target, problem = quick[same][1]
         name = pool.name if pool is not None else ""
         found.append(
             Subject(
@@ -89,14 +95,16 @@ def _target(answer: Answer) -> tuple[str | None, str]:
     return (None, sentence(answer.because)) if isinstance(answer, NoSolution) else (answer.chosen.driver.text, "")
 
 
-async def findings(site: Site, facts: Mapping[str, NodeFacts] | None = None) -> tuple[Finding, ...]:
+async def findings(
+    site: Site, facts: Mapping[str, NodeFacts] | None = None, placings: Mapping[str, Placing] | None = None
+) -> tuple[Finding, ...]:
     """All consistency findings of the fleet as it was last seen, and what is wrong with the pools themselves.
 
-    `facts` are those of `site.known_facts` where they were read already.
+    `facts` and `placings` are those of `site` where they are known already.
     """
     facts = await site.known_facts() if facts is None else facts
-    placings = await site.placings(facts)
-    return (*_pool_findings(site.policy, placings), *check(await subjects(site, facts), site.clock.now()))
+    placings = await site.placings(facts) if placings is None else placings
+    return (*_pool_findings(site.policy, placings), *check(await subjects(site, facts, placings), site.clock.now()))
 
 
 def _pool_findings(policy: Policy, placings: Mapping[str, Placing]) -> Iterator[Finding]:

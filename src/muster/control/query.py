@@ -6,18 +6,19 @@ and how many nodes were left out for that reason is said.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from muster.control.planning import findings
 from muster.control.site import Site
 from muster.health.consistency import health_words
 from muster.model.errors import BadInput, UnknownName
-from muster.model.fact import FactValue, NodeFacts, Unknown
+from muster.model.fact import ByKind, FactValue, NodeFacts, Unknown, kind_of
 from muster.model.finding import Finding
+from muster.model.frozen import dataclass
+from muster.model.memo import Remembered
 from muster.model.nearest import nearest
 from muster.model.node import Node
-from muster.planner.pools import placed, pool_of
+from muster.planner.pools import Placing, placed, pool_of
 
 UNKNOWN = "unknown"
 NO_POOL = "-"
@@ -80,13 +81,19 @@ def condition(text: str) -> Condition:
 async def views(site: Site) -> tuple[View, ...]:
     """Every node of the inventory, by name, with what is known of it."""
     facts = await site.known_facts()
-    return seen_as(site, facts, await findings(site, facts))
+    placings = await site.placings(facts)
+    return _seen(site, facts, await findings(site, facts, placings), placings)
 
 
 def seen_as(site: Site, facts: Mapping[str, NodeFacts], found: Sequence[Finding]) -> tuple[View, ...]:
     """Every node of the inventory with these facts and findings."""
+    return _seen(site, facts, found, placed(site.nodes, facts, site.policy))
+
+
+def _seen(
+    site: Site, facts: Mapping[str, NodeFacts], found: Sequence[Finding], placings: Mapping[str, Placing]
+) -> tuple[View, ...]:
     health = health_words(found)
-    placings = placed(site.nodes, facts, site.policy)
     listed = []
     for node in site.nodes:
         pool = pool_of(placings[node.name], site.policy)
@@ -116,8 +123,9 @@ def grouped(
     """The nodes by their values at `paths`: (values, names), in the order of the values. Raises UnknownName as `choose` does."""
     _need_paths(paths, views, provided)
     groups: dict[tuple[str, ...], list[str]] = {}
+    words = _Words(paths)
     for view in views:
-        groups.setdefault(tuple(_word(view, path) for path in paths), []).append(view.node.name)
+        groups.setdefault(words.of(view), []).append(view.node.name)
     return tuple((key, tuple(names)) for key, names in sorted(groups.items()))
 
 
@@ -136,6 +144,31 @@ def _covers(pattern: str, text: str) -> bool:
     words, wanted = text.lower(), pattern.lower()
     starts = [0, *(at.end() for at in re.finditer(r"\s+", words))]
     return any(fnmatchcase(words[start:], wanted) for start in starts)
+
+
+_NO_NODE = Node("", "", None, None, {}, "")
+
+
+class _Words:
+    """What stands in the columns: of nodes whose facts are alike in them, it is put into words once."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
+        own = [path in _OWN or path.startswith(("label.", "slurm.")) for path in paths]
+        self._own = [(at, path) for at, path in enumerate(paths) if own[at]]
+        self._known = Remembered[str, tuple[str, ...]](
+            lambda facts, _: tuple(
+                "" if own[at] else _word(View(_NO_NODE, "", "", facts), path) for at, path in enumerate(paths)
+            )
+        )
+
+    def of(self, view: View) -> tuple[str, ...]:
+        if view.facts is None:
+            return tuple(_word(view, path) for path in self._paths)
+        words = list(self._known(view.facts, ""))
+        for at, path in self._own:
+            words[at] = view.pool if path == "pool" else view.health if path == "health" else _word(view, path)
+        return tuple(words)
 
 
 def _word(view: View, path: str) -> str:
@@ -160,9 +193,10 @@ def _texts(view: View, path: str) -> tuple[str, ...]:
     if "*" not in path:
         return _value_texts(view.facts.value(path))
     shape = re.compile(re.escape(path).replace(r"\*", r"[^\]]*"))
+    facts, kind = view.facts.facts, kind_of(path)
     return tuple(
         text
-        for each in sorted(view.facts.facts)
+        for each in sorted(facts.paths_of(kind) if isinstance(facts, ByKind) and "*" not in kind else facts)
         if shape.fullmatch(each)
         for text in _value_texts(view.facts.value(each))
     )
@@ -182,7 +216,7 @@ def _value_texts(value: FactValue) -> tuple[str, ...]:
 
 def _need_paths(paths: Sequence[str], views: Sequence[View], provided: Sequence[str]) -> None:
     """Raises UnknownName for the first path that nothing knows."""
-    cheap = {*provided, *_OWN}
+    cheap = {*provided, *_OWN, *STATUS_PATHS.values()}
     if all(path in cheap for path in paths):  # the rest reads every fact of every node
         return
     labels = {key if key.startswith("slurm.") else f"label.{key}" for view in views for key in view.node.labels}

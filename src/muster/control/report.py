@@ -5,13 +5,13 @@ Renders text from values, and puts a text in its place whole. Judges nothing.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from muster.model.errors import BadInput
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
+from muster.model.frozen import dataclass
 
 TEXTFILE = "muster.prom"
 LINE_CHARS = 250

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from muster.control.site import Site
+from muster.control.validating import floors
 from muster.executor.runner import Runner, Tools, stamp
 from muster.model.approval import Approval
 from muster.model.audit import Record
@@ -148,7 +149,7 @@ async def carry(site: Site) -> None:
     runner = Runner(
         Tools(
             store=site.store, transport=site.transport, clock=site.clock, ids=site.ids, specs=site.specs,
-            managers=site.managers, scheduler=site.scheduler, validator=site.validator, holder=site.holder,
+            managers=site.managers, scheduler=site.scheduler, validator=site.validator(await floors(site)), holder=site.holder,
         )
     )  # fmt: skip
     plans: dict[str, Plan] = {}

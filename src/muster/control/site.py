@@ -1,20 +1,39 @@
 """What every use case works with: the policy, where it lies, and the ports. Made by the bootstrap, handed in, never global."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from __future__ import annotations
 
-from muster.executor.look import Program
-from muster.knowledge.schema import KnowledgeBase
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from muster.model.errors import UnknownName
-from muster.model.fact import FactSpec, NodeFacts
-from muster.model.inventory import Carried, Inventory
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
-from muster.model.node import Node
-from muster.model.plan import Plan
-from muster.model.policy import Policy
 from muster.planner.pools import Placing, placed
-from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+if TYPE_CHECKING:
+    from muster.executor.look import Program
+    from muster.knowledge.schema import KnowledgeBase
+    from muster.model.fact import FactSpec, NodeFacts
+    from muster.model.inventory import Carried, Inventory
+    from muster.model.node import Node
+    from muster.model.plan import Plan
+    from muster.model.policy import Policy
+    from muster.model.validation import Floors
+    from muster.ports import Clock, Engine, Ids, PackageManager, Rng, Scheduler, Store, Transport, Validator
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """The parts of a site that only some commands need: each is loaded and made when it is first asked for, and is the same from then on."""
+
+    specs: Callable[[], tuple[FactSpec, ...]]
+    managers: Callable[[], Mapping[str, PackageManager]]
+    scheduler: Callable[[], Callable[[Transport], Scheduler]]
+    validator: Callable[[Floors], Validator]
+    engine: Callable[[], Engine]
+    program: Callable[[], Program | None]
+
 
 SITE_FOLDER = "knowledge"
 """The folder beside the store in which a site's own records of knowledge lie where `fleet.yaml` names none."""
@@ -38,19 +57,43 @@ class Site:
     ids: Ids
     rng: Rng
     transport: Transport
-    specs: tuple[FactSpec, ...]
-    managers: Mapping[str, PackageManager]
-    scheduler: Callable[[Transport], Scheduler]
-    validator: Validator
-    engine: Engine
+    makers: Makers
     person: str
     holder: str
     inventory: Inventory
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
-    program: Program | None = None
-    """What looks at the nodes where the policy names one that is installed there."""
+
+    @property
+    def specs(self) -> tuple[FactSpec, ...]:
+        """All sources of facts."""
+        return self.makers.specs()
+
+    @property
+    def managers(self) -> Mapping[str, PackageManager]:
+        """All package managers, by name."""
+        return self.makers.managers()
+
+    @property
+    def scheduler(self) -> Callable[[Transport], Scheduler]:
+        """Makes the scheduler that is asked over a transport."""
+        return self.makers.scheduler()
+
+    @property
+    def validator(self) -> Callable[[Floors], Validator]:
+        """Makes the validator of the policy, which holds figures against these floors."""
+        return self.makers.validator
+
+    @property
+    def engine(self) -> Engine:
+        """What says which run to advance when."""
+        return self.makers.engine()
+
+    @property
+    def program(self) -> Program | None:
+        """What looks at the nodes where the policy names one that is installed there."""
+        return self.makers.program()
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -1,6 +1,6 @@
 """What the use cases ask the solver, and with what: a pool's demand, a node's class, a driver somebody named. Changes no node."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from muster.control.site import Site, named
@@ -82,15 +82,13 @@ def solve_for(site: Site, kind: NodeClass, pool: Pool) -> Answer:
     return solve(kind, demand, site.knowledge())
 
 
-def class_of(
-    site: Site, facts: NodeFacts | None, alike: Callable[[NodeFacts, str], NodeClass | None] | None = None
-) -> NodeClass | str:
-    """The class of a node, or why it has none, in words. `alike` is asked instead of the facts where it is given."""
+def class_of(site: Site, facts: NodeFacts | None) -> NodeClass | str:
+    """The class of a node, or why it has none, in words."""
     if facts is None:
         return "was never looked at: run `muster collect`"
     if facts.trouble is not None:
         return f"could not be looked at: {facts.trouble.why}"
-    kind = alike(facts, "") if alike is not None else node_class(facts, site.managers.values())
+    kind = node_class(facts, site.managers.values())
     return kind if kind is not None else "unknown: " + (", ".join(unknown_facts(facts)) or "its package manager")
 
 

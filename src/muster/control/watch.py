@@ -7,7 +7,6 @@ delivered is tried again at the next round, together with what came since.
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from muster.control.site import Site
 from muster.model.errors import StoreBroken
 from muster.model.fact import NodeFacts
 from muster.model.finding import Finding, Severity
+from muster.model.frozen import dataclass
 from muster.ports import Notifier
 
 STATE_FORM = 1

@@ -4,13 +4,13 @@ Every answer is a conclusion and its causes, whatever was asked about; words and
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.control.site import Site, named, plan_named
 from muster.control.solving import class_of, demand_of, solve_for, with_wish
 from muster.model.errors import UnknownName
 from muster.model.fact import NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.plan import Plan, Waiting
 from muster.model.policy import Policy, Pool
 from muster.model.run import Rollout, RolloutState, Run

@@ -1,12 +1,12 @@
 """Looks at one node: one script, one exchange, all facts. Changes nothing on the node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from muster.model.command import Answered, Collect, Command, Unreachable
+from muster.model.command import Answered, Collect, Command, Outcome, Unreachable
 from muster.model.fact import BySource, FactSpec, FactValue, NodeFacts, RawOutput, Told, Unknown
+from muster.model.frozen import dataclass
 from muster.model.node import Node
-from muster.node.collect import installed_sha256, parse_frames, render
+from muster.node.collect import installed_sha256, parse_frames, render, render_packed, wants_plain
 from muster.ports import Clock, Ids, Transport
 
 MARGIN_S = 20
@@ -36,14 +36,7 @@ async def look(
     not listened to: its answers may mean something else.
     """
     nonce = ids.new("frame").rpartition("-")[2]
-    argv, script = ("sh", "-s"), ""
-    if program is None:
-        script = render([(s.name, s.command, s.deadline_s, s.cap_bytes) for s in specs], nonce)
-    else:
-        argv = (program.path, nonce)
-    deadline = max((s.deadline_s for s in specs), default=0) + MARGIN_S
-    intent = Collect(tuple(s.name for s in specs))
-    outcome = await transport.run(node, Command(argv, script.encode(), deadline, intent))
+    outcome = await _ask(node, specs, nonce, program, transport)
     if isinstance(outcome, Unreachable):
         return outcome
     if program is not None and (other := _other_text(node, program, installed_sha256(outcome.stdout, nonce), outcome)):
@@ -58,6 +51,21 @@ async def look(
     return NodeFacts(
         node.name, now, BySource(Told(spec.name, now, _values(spec, frames), spec.momentary) for spec in specs)
     )
+
+
+async def _ask(
+    node: Node, specs: tuple[FactSpec, ...], nonce: str, program: Program | None, transport: Transport
+) -> Outcome:
+    deadline = max((s.deadline_s for s in specs), default=0) + MARGIN_S
+    intent = Collect(tuple(s.name for s in specs))
+    if program is not None:
+        return await transport.run(node, Command((program.path, nonce), b"", deadline, intent))
+    rows = [(s.name, s.command, s.deadline_s, s.cap_bytes) for s in specs]
+    argv, packed = render_packed(rows, nonce)
+    outcome = await transport.run(node, Command(argv, packed, deadline, intent))
+    if isinstance(outcome, Answered) and wants_plain(outcome.stdout, nonce):
+        return await transport.run(node, Command(("sh", "-s"), render(rows, nonce).encode(), deadline, intent))
+    return outcome
 
 
 def _other_text(node: Node, program: Program, seen: str | None, outcome: Answered) -> Unreachable | None:

@@ -4,10 +4,13 @@ No phase decides what comes next (`machine` does) and none writes to the store (
 from its beginning: whatever changes a node is a named task that the node itself runs at most once.
 """
 
+import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, replace
+from datetime import datetime, timedelta
 
 from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
+from muster.executor.words import counted, last_words, verdict_words
 from muster.model.command import (
     Answered,
     FetchPackages,
@@ -20,12 +23,14 @@ from muster.model.command import (
     Validate,
     Work,
 )
-from muster.model.fact import Fact, NodeFacts, Unknown
+from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
-from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
+from muster.model.validation import Validated
+from muster.model.verdict import Pass, Undecided, Verdict
 from muster.node import readiness, restart, settings
 from muster.ports import PackageManager, Scheduler, Validator
 
@@ -35,7 +40,6 @@ INSTALL_S = 0
 SAVE_S = 300
 RELOAD_S = 300
 SETTINGS_S = 300
-VALIDATE_S = 900
 """How long a task may run before the node itself ends it (0: never; a package transaction must not be cut, and DKMS takes its minutes)."""
 
 REBOOT_LIMIT_S = 1800
@@ -64,6 +68,8 @@ class Result:
     notes: Mapping[str, str] = field(default_factory=dict)
     lease: int | None = None
     retry: bool = False
+    validated: Validated | None = None
+    """A validation that ended, to be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,11 @@ class Scene:
     validator: Validator
     waited_s: float
     """Seconds since the phase began."""
+
+    @property
+    def now(self) -> datetime:
+        """The time at which this look at the run began, to a second."""
+        return self.run.phase_since + timedelta(seconds=int(self.waited_s))
 
     @property
     def keep(self) -> str:
@@ -118,7 +129,7 @@ async def preflight(scene: Scene) -> Result:
     if broken:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
     names = tuple(pin.name for pin in scene.step.packages)
-    text = readiness.before(names, restarts=scene.step.restart == "reboot")
+    text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
     text += scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
@@ -126,6 +137,15 @@ async def preflight(scene: Scene) -> Result:
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
+
+
+def wanted(programs: tuple[str, ...]) -> str:
+    """The lines that end a preflight where the validation could only say Unknown: better known before a node is drained."""
+    return "".join(
+        f"( PATH=$PATH:/usr/sbin:/sbin; command -v {quoted} >/dev/null ) || {{\n"
+        f"  printf 'the validation needs %s, which is not on this node\\n' {quoted}\n  exit 1\n}}\n"
+        for quoted in map(shlex.quote, programs)
+    )
 
 
 async def lease(scene: Scene) -> Result:
@@ -178,14 +198,19 @@ async def baseline(scene: Scene) -> Result:
     if moved:
         return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
     verdict = _judged(scene, ended, facts)
+    kept = _validated(scene, ended, verdict, facts, scene.step.from_driver)
     if isinstance(verdict, Pass):
-        # What answers now must answer after the change: a GPU that the new driver loses is its failure.
-        count = {"gpu_count": str(facts.value("gpu.count"))}
-        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=count)
+        # What answers now must answer after the change, and as fast: a GPU that the new driver loses is its failure.
+        seen = {"gpu_count": str(facts.value("gpu.count")), "gpu_product": kept.kind, "figures": _figures_note(kept)}
+        return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=seen, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
-    why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
-    return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)})
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
+    if isinstance(verdict, Undecided):
+        # Nothing says that it is broken, and nobody could tell afterwards what the new driver did: it stays as it is, in service.
+        why = f"cannot be validated on {scene.step.from_driver}: {verdict_words(verdict)}"
+        return Result(Event.REFUSED, why, validated=kept)
+    why = f"failed on {scene.step.from_driver} before anything was changed: {verdict_words(verdict)}"
+    return Result(Event.FAILED, why, notes={"broken_before": verdict_words(verdict)}, validated=kept)
 
 
 async def restore_point(scene: Scene) -> Result:
@@ -289,12 +314,14 @@ async def validate(scene: Scene) -> Result:
     ended = await _exercised(scene, "validate")
     if isinstance(ended, Result):
         return ended
-    verdict = _judged(scene, ended, _as_before(scene))
+    before = _as_before(scene)
+    verdict = _judged(scene, ended, before)
+    kept = _validated(scene, ended, verdict, before, scene.step.to_driver)
     if isinstance(verdict, Pass):
-        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver})
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
-    return _driver_failed(scene, f"validation: {_words(verdict)}")
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
+    return replace(_driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
 
 
 async def give_back(scene: Scene) -> Result:
@@ -375,12 +402,14 @@ async def rollback_validate(scene: Scene) -> Result:
     ended = await _exercised(scene, "validate-back")
     if isinstance(ended, Result):
         return ended
-    verdict = _judged(scene, ended, _as_before(scene))
+    before = _as_before(scene)
+    verdict = _judged(scene, ended, before)
+    kept = _validated(scene, ended, verdict, before, scene.step.from_driver)
     if isinstance(verdict, Pass):
-        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver})
+        return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True)
-    return Result(Event.FAILED, f"validation after the way back: {_words(verdict)}")
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
+    return Result(Event.FAILED, f"validation after the way back: {verdict_words(verdict)}", validated=kept)
 
 
 async def release(scene: Scene) -> Result:
@@ -415,19 +444,8 @@ PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
 """Every phase that is not an end, with what is done in it."""
 
 
-def last_words(output: bytes, limit: int = 300) -> str:
-    """The last line that says something, for people; never more than `limit` characters, control characters removed."""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    text = lines[-1] if lines else ""
-    return "".join(c if c.isprintable() else "?" for c in text)[:limit]
-
-
 def _away(outcome: Unreachable) -> Result:
     return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
-
-
-def _counted(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def _under_way(what: str) -> str:
@@ -464,7 +482,7 @@ _CHANGING = (Phase.APPLY_REQUIRED, Phase.RELOAD_REQUIRED, Phase.VALIDATE_REQUIRE
 
 async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     """The validation's task, ended in one way or another; or what to do meanwhile."""
-    ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, VALIDATE_S)
+    ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, scene.validator.limit_s)
     if isinstance(ended, Unreachable):
         return _away(ended)
     if ended.state is TaskState.RUNNING:
@@ -481,10 +499,26 @@ def _judged(scene: Scene, ended: TaskEnd, facts: NodeFacts) -> Verdict:
 
 
 def _as_before(scene: Scene) -> NodeFacts:
-    """The facts that a validation is held against: the GPUs that answered at the baseline."""
-    count, at = scene.run.notes.get("gpu_count", ""), scene.run.phase_since
-    value = int(count) if count.isdecimal() else Unknown("the baseline counted no GPUs")
-    return NodeFacts(scene.run.node, at, {"gpu.count": Fact("gpu.count", value, "baseline", at)})
+    """The facts that a validation is held against: the GPUs that answered at the baseline, and what was measured there."""
+    notes, at = scene.run.notes, scene.run.phase_since
+    count = notes.get("gpu_count", "")
+    values: dict[str, FactValue] = {
+        "gpu.count": int(count) if count.isdecimal() else Unknown("the baseline counted no GPUs"),
+        "gpu.product": notes.get("gpu_product") or Unknown("the baseline named no GPUs"),
+    }
+    figures = (part.partition("=") for part in notes.get("figures", "").split())
+    values |= {f"baseline.{metric}": value for metric, _, value in figures}
+    return NodeFacts(scene.run.node, at, {path: Fact(path, each, "baseline", at) for path, each in values.items()})
+
+
+def _validated(scene: Scene, ended: TaskEnd, verdict: Verdict, facts: NodeFacts, driver: str) -> Validated:
+    name, figures = scene.validator.name, scene.validator.figures(ended.out)
+    kind = facts.text("gpu.product") or ""
+    return Validated(scene.run.node, scene.now, name, kind, driver, verdict, figures, scene.run.rollout_id)
+
+
+def _figures_note(kept: Validated) -> str:
+    return " ".join(f"{metric}={value:.6f}" for metric, value in sorted(kept.figures.items()))
 
 
 async def _restart(scene: Scene) -> Result:
@@ -545,7 +579,7 @@ def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
     if isinstance(jobs, Answered):
         return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
     names = dict.fromkeys(job.name for job in jobs)
-    return f"waits for {_counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
+    return f"waits for {counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
 
 
 def _drain_limit_s(scene: Scene) -> int:
@@ -556,14 +590,6 @@ def _drain_limit_s(scene: Scene) -> int:
 def _driver_failed(scene: Scene, cause: str) -> Result:
     notes = {"cause": cause, "failed_in": scene.run.phase.value, "direction": "back"}
     return Result(Event.FAILED, cause, notes=notes)
-
-
-def _words(verdict: Verdict) -> str:
-    match verdict:
-        case Pass(why=why) | Degraded(why=why) | Fail(why=why) | Undecided(why=why):
-            return why
-        case Skipped(by=by, until=until):
-            return f"skipped by {by} until {until}"
 
 
 _VALIDATE: Work = Validate()

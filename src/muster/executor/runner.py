@@ -5,7 +5,7 @@ task id. The runner sequences; what to do in a phase is in `phases`, what follow
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -15,6 +15,7 @@ from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError
 from muster.model.fact import FactSpec, NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.phase import Event, Phase
@@ -85,6 +86,8 @@ class Runner:
         result = await self._result(run, rollout, plan, seen.append)
         if seen:
             await self._tools.store.save_facts(seen[-1:])
+        if result.validated is not None:
+            await self._tools.store.save_validation(result.validated)
         now = self._tools.clock.now()
         after = advanced(run, result, now)
         await self._tools.store.record(after, self._records(run, after, result, now))

@@ -6,7 +6,7 @@ the node, whoever asks.
 
 import hashlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from muster.executor import look as looking
@@ -25,6 +25,7 @@ from muster.model.command import (
     describe,
 )
 from muster.model.fact import FactSpec, NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.plan import Plan
@@ -35,6 +36,10 @@ from muster.ports import Clock, Ids, Transport
 
 ASK_S = 60
 """How long a node may take to answer a short question; starting a task waits up to 15 s for its first sign of life."""
+
+LONG_SCRIPT = 16 * 1024
+"""A script longer than this (a program that is the same for every node) stands in the audit log once for a process that carries the rollout,
+under its hash, and not again for each node."""
 
 LEASE_MARGIN_S = 6 * 3600
 """A lease lasts as long as the pool's drain may, and this long on top; after it, another control plane may take the duty to recover the node."""
@@ -178,7 +183,13 @@ class Session:
         """
         task_id = f"{self.run.run_id}-{name}-{self.run.attempt}"
         intent = StartTask(task_id, self.fence, work)
-        body = {**describe(intent), "script": script, "sha256": hashlib.sha256(script.encode()).hexdigest()}
+        digest = hashlib.sha256(script.encode()).hexdigest()
+        body = {**describe(intent), "sha256": digest}
+        if len(script) <= LONG_SCRIPT:
+            body |= {"script": script}
+        else:
+            whole = {"sha256": digest, "script": script}
+            await self.note(f"{self.run.rollout_id}-{digest}", Record(self.at, self.holder, "", "script", whole))
         await self.note(task_id, Record(self.at, self.holder, self.node.name, "command", body))
         text = task_start(task_id, str(self.fence), script, deadline_s=deadline_s)
         outcome = await self.transport.run(self.node, Command(("sh", "-s"), text.encode(), ASK_S, intent))

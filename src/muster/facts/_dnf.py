@@ -5,7 +5,8 @@ dnf 4 as on RHEL 8 and 9 and their like. It does not log who asked, and dnf-auto
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from muster.model.frozen import dataclass
 
 LOGS = ("dnf.log.1", "dnf.log", "dnf.rpm.log.1", "dnf.rpm.log")
 

@@ -5,10 +5,11 @@ A spec that was not made anew after a driver change names files that are gone, o
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from muster.facts import _read
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
+from muster.model.frozen import dataclass
 
 _COMMAND = r"""
 if command -v nvidia-ctk >/dev/null; then echo "ctk $(nvidia-ctk --version | head -n 1)"; else echo "ctk none"; fi

@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from muster.facts import _read, _smi
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
@@ -83,11 +84,11 @@ _READ = sorted(
 _TEXT = r"[\t\n\r -%'-;=?-~]*+"
 _GAP = r"[\t\n\r ]*+"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*+"
-_CLOCKS = (
-    rf"<supported_clocks>{_GAP}(?:<supported_mem_clock>{_GAP}<value>{_TEXT}</value>{_GAP}"
-    rf"(?:<supported_graphics_clock>{_TEXT}</supported_graphics_clock>{_GAP})*+</supported_mem_clock>{_GAP})*+</supported_clocks>"
+_CLOCKS = re.compile(
+    rf"{_GAP}(?:<supported_mem_clock>{_GAP}<value>{_TEXT}</value>{_GAP}"
+    rf"(?:<supported_graphics_clock>{_TEXT}</supported_graphics_clock>{_GAP})*+</supported_mem_clock>{_GAP})*+"
 )
-"""Half of a report; said by its own names, it is passed over faster."""
+"""What stands in <supported_clocks>: half of a report, and the same for all boards of a model."""
 
 
 def _inside(depth: int) -> str:
@@ -98,7 +99,7 @@ def _inside(depth: int) -> str:
 
 
 _DEEPEST = 5
-_UNREAD = re.compile(rf"(?:(?:{_CLOCKS}|<(?!(?:{'|'.join(_READ)})>)({_NAME})>{_inside(1)}</\1>){_GAP})++")
+_UNREAD = re.compile(rf"(?:<(?!(?:{'|'.join(_READ)})>)({_NAME})>{_inside(1)}</\1>{_GAP})++")
 """Whole elements, without attributes or entities, that are not read, nor lead to one that is. Nothing is lost by leaving them out: nine tenths
 of a report, whose tree costs more than all else that is done with a node's answer."""
 
@@ -150,17 +151,17 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
 
 def _set_to(values: Sequence[FactValue]) -> FactValue:
     """What the GPUs of the node are set to, in one text: `Enabled`, or `6 Enabled, 2 Disabled` where they differ."""
+    if values and values[0].__class__ is str and values.count(values[0]) == len(values):  # as nearly always
+        return values[0]
     lost = next((each for each in values if isinstance(each, Unknown) and each.why.lower() != _DEPRECATED), None)
     return lost or _counted(["N/A" if isinstance(value, Unknown) else str(value) for value in values])
 
 
 def _counted(texts: Sequence[str]) -> str:
     counts = Counter(texts or ["N/A"])
-    return (
-        next(iter(counts))
-        if len(counts) == 1
-        else ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
-    )
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
 
 
 def _fabric(log: ET.Element) -> FactValue:
@@ -185,11 +186,30 @@ def document(raw: RawOutput, *, only_read: bool = False) -> ET.Element | Unknown
     # Only the element itself is read: no DOCTYPE, so no entity can be declared.
     body = (raw.stdout[start:end] + b"</nvidia_smi_log>").decode("utf-8", "replace")
     if only_read and "<!" not in body:  # in a comment or CDATA section an element is a text
-        body = _UNREAD.sub("<_/>", body)  # not nothing: what stands on both sides must not become one text
+        body = _UNREAD.sub(
+            "<_/>", _without_clocks(body)
+        )  # not nothing: what stands on both sides must not become one text
     try:
         return ET.fromstring(body)
     except (ET.ParseError, ValueError):
         return Unknown("nvidia-smi's report is not well-formed XML")
+
+
+def _without_clocks(body: str) -> str:
+    """The report without its lists of clocks, where every one of them is nothing else."""
+    first, *others = body.split("<supported_clocks>")
+    kept = [first]
+    for each in others:
+        clocks, end, after = each.partition("</supported_clocks>")
+        if not end or not _is_clocks(clocks):
+            return body
+        kept.append(after)
+    return "<_/>".join(kept)
+
+
+@lru_cache(maxsize=32)
+def _is_clocks(text: str) -> bool:
+    return _CLOCKS.fullmatch(text) is not None
 
 
 def by_key(log: ET.Element) -> Iterator[tuple[str, ET.Element]]:

@@ -6,10 +6,11 @@ files say it; nothing is guessed from version numbers.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from muster.facts import _read
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
+from muster.model.frozen import dataclass
 
 # Read by the shell itself where it can be: no process for each kernel.
 _COMMAND = r"""

@@ -6,10 +6,10 @@ ones, each with its place in the log: apt's and dpkg's, and dnf's.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from muster.facts import _dnf, _read
 from muster.model.fact import FactSpec, FactValue, RawOutput
+from muster.model.frozen import dataclass
 
 MOST = 20
 """How many transactions are kept: a node that upgrades itself nightly touches the driver a few times a month."""

@@ -4,9 +4,9 @@ The codes are for scripts and stay. Tests hold every judgement in the source, an
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from muster.model.finding import Severity
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ Every node is judged on every question: a question whose facts are missing gives
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
+from operator import attrgetter
 
 from muster.health import boot, cause, companions
 from muster.health.clock import clocks
@@ -24,11 +25,16 @@ STALE_AFTER_S = 24 * 3600
 
 def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     """All findings, the worst first, nodes with the same finding put together."""
-    grouped: dict[Seen, list[tuple[str, str]]] = {}
+    alike: dict[int, tuple[tuple[Seen, ...], list[str]]] = {}
     ask = Remembered(_ask)
+    bare: dict[tuple[object, ...], Subject] = {}
     for subject in subjects:
-        for seen in _judge(subject, now, ask):
-            grouped.setdefault(seen, []).append((subject.node, seen.cause))
+        said = _judge(subject, now, ask, bare)
+        alike.setdefault(id(said), (said, []))[1].append(subject.node)
+    grouped: dict[Seen, list[tuple[str, str]]] = {}
+    for said, nodes in alike.values():
+        for seen in said:
+            grouped.setdefault(seen, []).extend([(node, seen.cause) for node in nodes])
     findings = [
         Finding(s.code, s.severity, s.subject, tuple(sorted(n for n, _ in by)), s.evidence, s.todo, cause.together(by))
         for s, by in grouped.items()
@@ -65,24 +71,35 @@ def _ask(facts: NodeFacts, subject: Subject) -> tuple[Seen, ...]:
     return tuple(found)
 
 
-def _judge(subject: Subject, now: datetime, ask: Callable[[NodeFacts, Subject], tuple[Seen, ...]]) -> Iterator[Seen]:
+def _judge(
+    subject: Subject,
+    now: datetime,
+    ask: Callable[[NodeFacts, Subject], tuple[Seen, ...]],
+    bare: dict[tuple[object, ...], Subject],
+) -> tuple[Seen, ...]:
+    """What is said of a node: one tuple for all nodes that are alike. `bare` keeps the subjects without node and facts."""
     facts = subject.facts
     if facts is None:
-        yield Seen("never-seen", Severity.UNKNOWN, "node", "was never looked at", "run: muster collect")
-        return
+        return _NEVER_SEEN
     if facts.trouble is not None:
-        yield Seen(
-            "unreachable", Severity.UNKNOWN, "node", facts.trouble.why, "mend the connection, then: muster collect"
-        )
-        return
+        todo = "mend the connection, then: muster collect"
+        return (Seen("unreachable", Severity.UNKNOWN, "node", facts.trouble.why, todo),)
+    others = _OTHERS(subject)
+    if others not in bare:
+        bare[others] = replace(subject, node="", facts=None)
+    said = ask(facts, bare[others])
+    if not facts.is_older_than(STALE_AFTER_S, now):
+        return said
     seen = f"last seen {facts.observed_at:%Y-%m-%d %H:%M} UTC"
     if facts.is_from_the_future(now):
         words = f"{seen}, which is not yet: this machine's clock was set back, or was wrong then"
         todo = "set this machine's clock, then: muster collect"
-        yield Seen("seen-in-the-future", Severity.UNKNOWN, "node", words, todo)
-    elif facts.is_older_than(STALE_AFTER_S, now):
-        yield Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect")
-    yield from ask(facts, replace(subject, node="", facts=None))
+        return (Seen("seen-in-the-future", Severity.UNKNOWN, "node", words, todo), *said)
+    return (Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect"), *said)
+
+
+_NEVER_SEEN = (Seen("never-seen", Severity.UNKNOWN, "node", "was never looked at", "run: muster collect"),)
+_OTHERS = attrgetter(*(each.name for each in fields(Subject) if each.name not in ("node", "facts")))
 
 
 def _stack(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
@@ -202,8 +219,9 @@ def _pools(subjects: Sequence[Subject]) -> Iterator[Finding]:
     """One driver version in each pool: named are the nodes that run another one than most, the newest of several equally frequent."""
     seen: dict[str, dict[str, list[str]]] = {}
     looks = {subject.node: subject.facts for subject in subjects if subject.facts is not None}
+    running = Remembered[str, str | None](lambda facts, path: facts.text(path))
     for subject in subjects:
-        loaded = subject.facts.text("module.nvidia.loaded_version") if subject.facts else None
+        loaded = running(subject.facts, "module.nvidia.loaded_version") if subject.facts else None
         if loaded and subject.pool:
             seen.setdefault(subject.pool, {}).setdefault(loaded, []).append(subject.node)
     for pool, versions in seen.items():

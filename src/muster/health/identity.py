@@ -12,25 +12,28 @@ from muster.model.finding import Finding, Severity
 
 def one_machine(looks: Sequence[NodeFacts]) -> tuple[Finding, ...]:
     """A finding for each machine-id and each set of GPUs that stands under several names. `looks`: one a node, fresh ones."""
+    gpus = {facts.node: _gpus(facts) for facts in looks}
     by_gpu: dict[str, list[str]] = {}
+    known = [identity for each in gpus.values() for identity in each]
+    if len(set(known)) < len(known):  # else none stands under two names, as in most fleets
+        for node, identities in gpus.items():
+            for identity in identities:
+                by_gpu.setdefault(identity, []).append(node)
     by_id: dict[str, list[str]] = {}
     for facts in looks:
-        for identity in _gpus(facts):
-            by_gpu.setdefault(identity, []).append(facts.node)
         machine = facts.text("machine.id")
         if machine:
             by_id.setdefault(machine, []).append(facts.node)
     return (*_gpu_findings(by_gpu), *_id_findings(by_id))
 
 
-def _gpus(facts: NodeFacts) -> Iterator[str]:
-    """What identifies the GPUs of a node wherever they are: UUIDs, and serials of those that have one."""
-    for key in facts.members("gpu"):
-        if key.startswith("GPU-"):
-            yield key
-        serial = facts.text(f"gpu[{key}].serial")
-        if serial and serial.isalnum() and serial.strip("0"):
-            yield f"serial {serial}"
+def _gpus(facts: NodeFacts) -> tuple[str, ...]:
+    """What identifies the GPUs of a node wherever they are: UUIDs, and serials of those that have one. Each once."""
+    found = [key for key in facts.members("gpu") if key.startswith("GPU-")]
+    for serial in dict.fromkeys(facts.column("gpu", ".serial").values()):
+        if isinstance(serial, str) and serial.isalnum() and serial.strip("0"):
+            found.append(f"serial {serial}")
+    return tuple(found)
 
 
 def _gpu_findings(by_gpu: Mapping[str, Sequence[str]]) -> Iterator[Finding]:

@@ -1,11 +1,12 @@
 """What the consistency questions share: the node they judge, what they say of it, and what they could not see. Pure."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Severity
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ A job that spans nodes runs at the pace of the one that is set otherwise, and a 
 from collections.abc import Iterator, Mapping, Sequence
 
 from muster.health.judgement import Subject
-from muster.model.fact import Unknown
+from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
+from muster.model.memo import Remembered
 
 SETTINGS: Mapping[str, str] = {
     "settings.mig": "MIG mode",
@@ -21,28 +22,37 @@ SETTINGS: Mapping[str, str] = {
 """Fact of the whole node -> what people call it."""
 
 _Group = dict[str, dict[str, list[str]]]
+_Told = tuple[str | None, Mapping[str, FactValue]]
 
 
 def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
     """For each pool, model of GPU and setting with several values: the nodes that have another one than most, the later one of equals."""
     groups: dict[tuple[str, str], _Group] = {}
     unread: dict[tuple[str, str], list[str]] = {}
+    told = Remembered[str, _Told](_told)
+    alike: dict[tuple[str, int], tuple[_Told, list[str]]] = {}
     for subject in subjects:
-        product = subject.facts.text("gpu.product") if subject.facts is not None and subject.pool else None
-        if subject.facts is None or product is None:
+        if subject.facts is not None and subject.pool:
+            said = told(subject.facts, "")
+            alike.setdefault((subject.pool, id(said)), (said, []))[1].append(subject.node)
+    for (pool, _), ((product, shown), nodes) in alike.items():
+        if product is None:
             continue  # of GPUs that did not answer `gpu-unknown` speaks
-        group = groups.setdefault((subject.pool, product), {})
-        for path in SETTINGS:
-            value = subject.facts.value(path)
+        group = groups.setdefault((pool, product), {})
+        for path, value in shown.items():
             if isinstance(value, Unknown):
-                unread.setdefault((path, value.why), []).append(subject.node)
+                unread.setdefault((path, value.why), []).extend(nodes)
             else:
-                group.setdefault(path, {}).setdefault(str(value), []).append(subject.node)
+                group.setdefault(path, {}).setdefault(str(value), []).extend(nodes)
     for (pool, product), group in groups.items():
         for path, values in group.items():
             if len(values) > 1:
                 yield _differs(f"pool {pool}", product, SETTINGS[path], values)
     yield from _unjudged(unread)
+
+
+def _told(facts: NodeFacts, _: str) -> _Told:
+    return facts.text("gpu.product"), {path: facts.value(path) for path in SETTINGS}
 
 
 def _differs(pool: str, product: str, name: str, values: Mapping[str, Sequence[str]]) -> Finding:

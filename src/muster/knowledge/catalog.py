@@ -5,13 +5,13 @@ new kind of record is a class, a line here and data.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.knowledge import records as r
 from muster.knowledge import records_images as i
 from muster.knowledge import records_libs as b
 from muster.knowledge import records_more as m
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ known" for ever. `muster knowledge verify` and the release's own tests run these
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from muster.documents import Document, Map, Scalar
@@ -29,6 +28,7 @@ from muster.knowledge.records_libs import Bulletin
 from muster.knowledge.records_more import GuideSupport, Locking, MigDriver, MinorVersions, SwitchDevice, WindowsRelease
 from muster.knowledge.schema import Channel, KnowledgeBase
 from muster.knowledge.shelves import file_of
+from muster.model.frozen import dataclass
 from muster.model.ranges import parse_ranges
 from muster.model.versions.driver import DriverVersion
 

@@ -4,9 +4,8 @@ Why it exists: a rule that admits or refuses must be able to say from where, and
 It asks nothing and decides nothing.
 """
 
-from dataclasses import dataclass
-
 from muster.knowledge.schema import Confidence, Provenance
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ it may be absent, and `X | None` that it may also be null, which means "not foun
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from enum import Enum
 from functools import cache
 from types import MappingProxyType, NoneType, UnionType
@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, TypeVar, Union, cast, get_args, get_or
 from muster.documents import Entry, Fields, Map, Node, Reader, Scalar
 from muster.documents import Sequence as NodeList
 from muster.knowledge.schema import Confidence, Provenance
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 R = TypeVar("R")

@@ -4,7 +4,6 @@ Why it exists: `muster knowledge` and the documentation show every kind in one w
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.knowledge.catalog import KINDS
@@ -12,6 +11,7 @@ from muster.knowledge.packing import plain
 from muster.knowledge.records_more import Fact
 from muster.knowledge.schema import Confidence, KnowledgeBase, Provenance
 from muster.model.errors import UnknownName
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest
 
 # The fields that say most about a record in a line, the best first.

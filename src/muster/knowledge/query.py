@@ -7,7 +7,6 @@ nothing.
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -25,6 +24,7 @@ from muster.knowledge.schema import (
     Product,
     Provenance,
 )
+from muster.model.frozen import dataclass
 from muster.model.nearest import nearest_versions
 from muster.model.policy import Flavour, ReleaseLine
 from muster.model.versions.cuda import CudaVersion

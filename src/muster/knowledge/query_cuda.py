@@ -7,7 +7,7 @@ libraries (cuda-compat) over an older driver, on some GPUs and some base branche
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from muster.knowledge.claims import Claim
@@ -15,6 +15,7 @@ from muster.knowledge.query import branch_of, identify
 from muster.knowledge.query_limits import limits
 from muster.knowledge.records import Allowed, Base, CompatFloor, CompatPackage, GpuClass, Limit, Subject
 from muster.knowledge.schema import BranchKind, Confidence, CudaToolkit, KnowledgeBase, Provenance
+from muster.model.frozen import dataclass
 from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion

@@ -1,11 +1,10 @@
 """Questions about known faults: which strike a driver on a GPU, which strike a change of branch. Pure; it weighs nothing."""
 
-from dataclasses import dataclass
-
 from muster.knowledge.claims import Claim
 from muster.knowledge.query import branch_number, identify
 from muster.knowledge.records import KnownIssue, When
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.ranges import parse_ranges
 from muster.model.versions.driver import DriverVersion
 

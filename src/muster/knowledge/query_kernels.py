@@ -5,11 +5,11 @@ those nothing is answered but what is recorded for exactly that release (limit `
 """
 
 import re
-from dataclasses import dataclass
 
 from muster.knowledge.claims import Claim
 from muster.knowledge.records import KernelCeiling, KernelFailure
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.ranges import parse_ranges
 from muster.model.versions.driver import DriverVersion
 

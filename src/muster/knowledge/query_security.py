@@ -4,13 +4,12 @@ Only NVIDIA's own rows are used: the build from which on a branch is patched. A 
 (limit `patched-unknown-version`), and neither is a branch that a bulletin does not list.
 """
 
-from dataclasses import dataclass
-
 from muster.knowledge.claims import Claim
 from muster.knowledge.query_limits import limit_named
 from muster.knowledge.records import Limit
 from muster.knowledge.records_libs import Bulletin, CveSeverity, FixedDriver
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 
 _ORDER = tuple(CveSeverity)

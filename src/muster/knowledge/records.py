@@ -5,11 +5,11 @@ Why it exists: one class a kind, so that a rule asks for `KernelFailure` and not
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.knowledge.schema import Provenance
 from muster.knowledge.words import Branch, DriverRange, Id, Pci, Release
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 
 

@@ -4,10 +4,10 @@ No rule of the solver decides from them yet; environments, plans of firmware and
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from muster.knowledge.schema import Provenance
 from muster.knowledge.words import Branch, Capability, Day, Id
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 
 

@@ -3,11 +3,11 @@
 No rule of the solver decides from them yet; health, environments and people read them. Like `records`, each class is its schema.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from muster.knowledge.schema import Provenance
 from muster.knowledge.words import Branch, Capability, Day, Id
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 
 

@@ -4,10 +4,10 @@ They stand apart from `records` because a command that asks a rule should not pa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from muster.knowledge.schema import Provenance
 from muster.knowledge.words import Branch, Day, Id, Pci, Release
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 
 

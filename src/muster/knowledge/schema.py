@@ -6,11 +6,12 @@ no question (`query` does).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from muster.model.frozen import dataclass
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
 

@@ -1,9 +1,9 @@
 """The forms of text that records of many kinds share, for the types of their fields. Knows no record."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
+from muster.model.frozen import dataclass
 from muster.model.ranges import parse_ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion

@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+
+from muster.model.frozen import dataclass
 
 _XML = "q-x_8x-h100-hbm3_570.86.15.xml"
 _XML_DRIVER = "570.86.15"

@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.control.bootstrap import carrier_lock, open_site
@@ -24,6 +23,7 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import Truth
 from muster.model.audit import Entry
 from muster.model.errors import MusterError
+from muster.model.frozen import dataclass
 from muster.model.phase import Phase
 from muster.model.run import Run
 

@@ -24,7 +24,17 @@ from muster.loopback.packages import DEFAULT_RELEASES, DriverRelease, build_repo
 from muster.loopback.tools import require_tools, spawn_detached
 from muster.model.errors import MusterError, UnknownName
 
-KNOBS = ("unreachable", "silent", "wrong-host-key", "disk-full", "slow-package", "smi-hangs", "gpu-lost")
+KNOBS = (
+    "unreachable",
+    "silent",
+    "wrong-host-key",
+    "disk-full",
+    "slow-package",
+    "smi-hangs",
+    "gpu-lost",
+    "gpu-wrong",
+    "gpu-slow",
+)
 
 _RACK_SIZE = 4
 _START_LIMIT_S = 20.0

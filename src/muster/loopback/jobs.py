@@ -2,11 +2,11 @@
 
 import json
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.loopback.tools import SYSTEM_PATH, spawn_detached
 from muster.model.errors import LeaseHeld
+from muster.model.frozen import dataclass
 
 LEASE = "var/lib/muster/node/lease"
 

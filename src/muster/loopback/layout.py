@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

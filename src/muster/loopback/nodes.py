@@ -10,13 +10,13 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from muster.loopback.captures import write_captures
 from muster.loopback.packages import MEMBERS, DriverRelease, Repository
 from muster.loopback.tools import SYSTEM_PATH
+from muster.model.frozen import dataclass
 
 KERNEL = "6.1.0-57-amd64"
 

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from muster.loopback.jobs import JobRecord, jobs_of, lease_present
+from muster.model.frozen import dataclass
 
 # dpkg.log's actions that change which version of a package is on the disk. `configure` is not among them: dpkg rightly repeats it to mend a
 # half-configured package.

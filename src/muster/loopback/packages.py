@@ -10,11 +10,11 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 from muster.loopback.tools import require_tools, search_path
+from muster.model.frozen import dataclass
 
 # One instant for every file, archive and index: 2026-01-01T00:00:00Z.
 _EPOCH = 1767225600

@@ -1,6 +1,6 @@
 """Who approved a plan."""
 
-from dataclasses import dataclass
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ is exported (report, log), and `verify` compares against a head kept elsewhere.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from muster.model.frozen import dataclass
 
 GENESIS = "0" * 64
 

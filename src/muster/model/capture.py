@@ -1,9 +1,9 @@
 """One captured output of a tool, given as a file and not collected by Muster: how a reader of such outputs is described, and what it found."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from muster.model.fact import FactValue
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ and a simulated transport applies it to its world instead of running the text.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TypeAlias, assert_never
 
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.stack import PackagePin
 

@@ -13,9 +13,11 @@ code and, later, the API's problem document come from the class attributes here 
     |   +-- StoreTooNew           MST-STORE-001   4  the store was written by a newer release
     +-- Partial                   MST-NODE-001    5  some nodes are unknown or unreachable
     +-- Halted                    MST-ROLL-001    6  a rollout stopped itself or went back
+    +-- NoRoom                    MST-INPUT-004   3  what a command prints cannot be written
     +-- MissingTool               MST-TOOL-001    3  this machine lacks something the command needs
     +-- ClaimLost                 MST-ENGINE-001  70 another process carries the run now; what it wrote stands
     +-- StoreBroken               MST-STORE-002   70 the store cannot be read or written
+        +-- NoStore               MST-STORE-003   3  what was named is no store, nor a place for one
 """
 
 
@@ -123,3 +125,19 @@ class StoreBroken(MusterError):
 
     code = "MST-STORE-002"
     summary = "the store cannot be used"
+
+
+class NoStore(StoreBroken):
+    """What `--store` or $MUSTER_STORE names is no store of Muster's, nor a place where one can be made."""
+
+    code = "MST-STORE-003"
+    exit_code = 3
+    summary = "this is no store"
+
+
+class NoRoom(MusterError):
+    """What a command prints cannot be written where it goes: a full disk behind standard output. What it did before stands."""
+
+    code = "MST-INPUT-004"
+    exit_code = 3
+    summary = "the output cannot be written"

@@ -5,9 +5,11 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,10 @@ class ByKind(Mapping[str, Fact]):
     def __bool__(self) -> bool:
         """Whether there is any fact."""
 
+    def shared(self, kind: str) -> Hashable:
+        """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
+        return self.token(kind)
+
     @property
     def alike(self) -> Hashable:
         """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
@@ -100,6 +106,10 @@ class ByKind(Mapping[str, Fact]):
     def is_own_list(self, kind: str) -> bool:
         """Whether the paths of a kind may differ between nodes whose `alike` is equal."""
         return True
+
+    def keys_of(self, kind: str) -> tuple[str, ...]:
+        """The keys of `kind[<key>]...` paths, sorted."""
+        return _keys(self.paths_of(kind)).get(kind, ())
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         """Key -> value of `kind[<key>]rest`, for the members that have one."""
@@ -228,7 +238,7 @@ class NodeFacts:
         # A check asks a dozen times what lists there are, and a node has hundreds of facts: they are gone through once.
         if isinstance(self.facts, ByKind):
             if kind not in self._lists:
-                self._lists[kind] = _keys(self.facts.paths_of(kind)).get(kind, ())
+                self._lists[kind] = self.facts.keys_of(kind)
         elif not self._lists:
             self._lists.update({"": (), **_keys(self.facts)})
         return self._lists.get(kind, ())

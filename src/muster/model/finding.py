@@ -1,7 +1,8 @@
 """What a check found: one thing wrong or unknown, on which nodes, with what to do."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from muster.model.frozen import dataclass
 
 
 class Severity(StrEnum):

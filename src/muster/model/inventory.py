@@ -1,10 +1,11 @@
 """What sources say there is, and where they disagree. How nodes are told apart and put together is `control.inventory`'s."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from muster.model.fact import NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 
 

@@ -6,11 +6,13 @@ releases is kept as a flag under its own word. It reads no text: `backends` do.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
+
+from muster.model.frozen import dataclass
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -1,7 +1,8 @@
 """The claim on a node that lives on the node, and the fence that keeps two holders apart."""
 
 import re
-from dataclasses import dataclass
+
+from muster.model.frozen import dataclass
 
 _FENCE = re.compile(r"(0|[1-9][0-9]{0,17})\.(0|[1-9][0-9]{0,17})", re.ASCII)
 

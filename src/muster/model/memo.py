@@ -1,14 +1,16 @@
 """Judges nodes that look alike once: ten thousand nodes of a fleet are dozens of cases. Pure.
 
-What a judgement reads of a node's facts is written down while it reads; another node with equal values there gets the same answer unasked. The
+What a judgement reads of a node's facts is written down while it reads; another node with equal values there gets the same answer unasked: at
+once where it read nothing that is each node's own and the other one is `alike`, or shares all of the kinds that were read; else after a look
+at those values. The
 facts' names, times and sources are no part of it, so a judgement that depends on them may not be remembered.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from muster.model.fact import ByKind, Fact, NodeFacts, kind_of
+from muster.model.fact import ByKind, Fact, FactValue, NodeFacts, Unknown, kind_of
 
 _MOST_SHAPES = 16
 """So many ways to read are tried for a node before it is judged afresh: a judgement has a few branches, not hundreds."""
@@ -21,16 +23,18 @@ _Shape = tuple[tuple[str, ...], tuple[str, ...]]
 class _Reads(ByKind):
     """Facts that write down what is asked of them."""
 
-    __slots__ = ("_facts", "all_of_it", "kinds", "plain")
+    __slots__ = ("_facts", "all_of_it", "kinds", "own", "plain")
 
     def __init__(self, facts: ByKind) -> None:
         self._facts = facts
+        self.own = facts.alike is None
         self.plain: dict[str, None] = {}
         self.kinds: dict[str, None] = {}
         self.all_of_it = False
 
     def _read(self, path: str) -> None:
         kind = kind_of(path)
+        self.own = self.own or self._facts.is_own(path)
         if kind:
             self.kinds[kind] = None
         else:
@@ -59,11 +63,23 @@ class _Reads(ByKind):
         if not kind:
             self.all_of_it = True
         self.kinds[kind] = None
+        self.own = self.own or self._facts.is_own_list(kind)
         return self._facts.paths_of(kind)
 
     def token(self, kind: str) -> Hashable:
         self.kinds[kind] = None
+        self.own = True
         return self._facts.token(kind)
+
+    def keys_of(self, kind: str) -> tuple[str, ...]:
+        self.kinds[kind] = None
+        self.own = self.own or self._facts.is_own_list(kind)
+        return self._facts.keys_of(kind)
+
+    def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
+        self.kinds[kind] = None
+        self.own = self.own or self._facts.is_own_list(kind)
+        return self._facts.column(kind, rest)
 
 
 class Remembered(Generic[K, R]):
@@ -72,10 +88,20 @@ class Remembered(Generic[K, R]):
     def __init__(self, judge: Callable[[NodeFacts, K], R]) -> None:
         self._judge = judge
         self._shapes: dict[K, dict[_Shape, dict[Hashable, R]]] = {}
+        self._alike: dict[tuple[Hashable, Unknown | None, K], R] = {}
+        self._kinds: dict[K, dict[tuple[str, ...], dict[Hashable, R]]] = {}
 
     def __call__(self, facts: NodeFacts, key: K) -> R:
         if not isinstance(facts.facts, ByKind):
             return self._judge(facts, key)
+        whole = (facts.facts.alike, facts.trouble, key)
+        if whole in self._alike:
+            return self._alike[whole]
+        by_kinds = self._kinds.setdefault(key, {})
+        for kinds, answers in by_kinds.items():
+            shared = _shared(facts, facts.facts, kinds)
+            if shared in answers:
+                return answers[shared]
         shapes = self._shapes.setdefault(key, {})
         for shape, answers in shapes.items():
             seen = _seen(facts, facts.facts, shape)
@@ -83,10 +109,19 @@ class Remembered(Generic[K, R]):
                 return answers[seen]
         reads = _Reads(facts.facts)
         answer = self._judge(replace(facts, facts=reads), key)
+        if not reads.own and not reads.all_of_it:
+            self._alike[whole] = answer
+            kinds = tuple(dict.fromkeys((*reads.kinds, *([""] if reads.plain else []))))
+            if kinds in by_kinds or len(by_kinds) < _MOST_SHAPES:
+                by_kinds.setdefault(kinds, {})[_shared(facts, facts.facts, kinds)] = answer
         shape = (tuple(reads.plain), tuple(reads.kinds))
         if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
             shapes.setdefault(shape, {})[_seen(facts, facts.facts, shape)] = answer
         return answer
+
+
+def _shared(facts: NodeFacts, by_kind: ByKind, kinds: tuple[str, ...]) -> Hashable:
+    return facts.trouble, bool(by_kind), tuple([by_kind.shared(kind) for kind in kinds])
 
 
 def _seen(facts: NodeFacts, by_kind: ByKind, shape: _Shape) -> Hashable:

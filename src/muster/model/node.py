@@ -1,9 +1,10 @@
 """A node as the inventory names it: who it is and how it is reached. What it runs is facts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from muster.model.frozen import dataclass
 
 LOCAL_ADDRESS: Final = "local:"
 FILES_PREFIX: Final = "files:"

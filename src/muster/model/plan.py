@@ -5,11 +5,11 @@ Its id is the hash of its content. A plan is never patched; a new one is made.
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from muster.model.audit import canonical
+from muster.model.frozen import dataclass
 from muster.model.stack import PackagePin
 
 SCHEMA = "muster.plan/1"

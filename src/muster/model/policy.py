@@ -7,12 +7,13 @@ be met (the solver does).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from muster.model.frozen import dataclass
 from muster.model.quantities import Amount, Window
 from muster.model.ranges import Ranges
 from muster.model.versions.cuda import CudaVersion
@@ -248,7 +249,7 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The least a validation must measure; `minimum` None is learnt from the node's own baseline."""
+    """The least a validation must measure; `minimum` None is learnt: from the node's own baseline, and from the fleet."""
 
     metric: str
     minimum: Decimal | None
@@ -256,11 +257,16 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """How a node proves itself: the built-in validator, a site's command (its argv), or both."""
+    """How a node proves itself: the built-in validator, DCGM's diagnostic at a level (1 to 4), a site's command (its argv), or several of them.
+
+    `nccl` is the libnccl.so.2 on the nodes that the built-in one shall use; without it, the loader's own if there is one.
+    """
 
     builtin: bool = True
     command: tuple[str, ...] | None = None
     floors: tuple[Floor, ...] = ()
+    dcgm: int | None = None
+    nccl: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

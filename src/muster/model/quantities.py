@@ -6,8 +6,9 @@ know the clock or any time zone's rules: a window stays the local times and the 
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
+
+from muster.model.frozen import dataclass
 
 MINUTES_A_DAY: Final = 24 * 60
 WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

@@ -5,10 +5,10 @@ not know which versions exist: between any two versions another one may appear, 
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version, VersionSyntaxError, quoted
 
 

@@ -1,10 +1,10 @@
 """A rollout (one approved plan being carried out) and its runs (one node's way through the phases). Rows of the store, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from muster.model.frozen import dataclass
 from muster.model.phase import Phase
 
 

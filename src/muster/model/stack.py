@@ -1,7 +1,8 @@
 """The set of packages that moves as one unit: the driver stack of a node."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from muster.model.frozen import dataclass
 
 BROKEN_STATES = ("half-installed", "half-configured", "unpacked", "triggers-awaited", "triggers-pending")
 """dpkg's words for a package that is neither installed nor gone."""

@@ -1,8 +1,9 @@
 """Judgements on a node or a check. Unknown never counts as good, and there is no default verdict."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from muster.node import _shell
 
 KIND = "muster-task/1"
 
-TAIL_BYTES = 8192
-"""How much of each of a task's outputs an answer carries: enough for the last words, small for 10,000 nodes."""
+TAIL_BYTES = 16384
+"""How much of each of a task's outputs an answer carries: enough for the last words, and for what a validation measured on sixteen GPUs."""
 
 _FENCE = re.compile(r"(\d{1,18})\.(\d{1,18})")
 

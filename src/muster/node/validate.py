@@ -127,9 +127,9 @@ ERRORS = {
     220: "uncorrectable NVLink error", 221: "the driver's PTX compiler is missing (libnvidia-ptxjitcompiler.so.1)",
     700: "illegal address", 702: "the kernel timed out", 719: "a kernel failed",
     802: "the system is not ready: on an NVSwitch machine nvidia-fabricmanager has not finished, or does not run",
-    803: "the driver's library and the loaded kernel module do not belong together", 999: "unknown error",
+    803: "the driver's library and the loaded kernel module do not belong together", 999: "unknown error; often nvidia_uvm is not loaded",
 }  # fmt: skip
-NOT_TRIED, NOT_READY, NO_MEMORY = (2, 46, 221), 802, 2
+NOT_TRIED, NOT_READY, NO_MEMORY = (2, 46, 209, 221), 802, 2
 """Codes that say that a test could not be tried here and now; that the system is not ready yet; that there is no memory left."""
 
 
@@ -142,7 +142,7 @@ class Finding(Exception):
 
 
 class Cuda:
-    """The driver's library. Raises Finding for every call that does not return 0, and where there is no library."""
+    """The driver's library; newer ones may have a call under its second name alone. Raises Finding for a call that does not return 0."""
 
     def __init__(self, ready_wait_s: float) -> None:
         try:
@@ -159,7 +159,7 @@ class Cuda:
             time.sleep(min(1.0, ready_wait_s))
 
     def __call__(self, name: str, *arguments: Any) -> None:
-        code = int(getattr(self._lib, name)(*arguments))
+        code = int((getattr(self._lib, name, None) or getattr(self._lib, f"{name}_v2"))(*arguments))
         if code:
             words = f"{name} returns {code} ({ERRORS.get(code, 'see cuda.h')})"
             raise Finding(UNKNOWN if code in NOT_TRIED else FAIL, words, code)
@@ -479,7 +479,7 @@ class Child:
 
     def __init__(self, test: str, device: int, options: Sequence[str]) -> None:
         words = [sys.executable, "-B", os.path.abspath(__file__), *options, "--child", test, "--device", str(device)]
-        environment = dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID")  # as nvidia-smi counts
+        environment = dict(os.environ, CUDA_DEVICE_ORDER="PCI_BUS_ID", CUDA_CACHE_DISABLE="1")  # as nvidia-smi counts
         environment.pop("CUDA_VISIBLE_DEVICES", None)
         self.device, self.doing, self._rest = device, "starting", b""
         self.told: Body = {}

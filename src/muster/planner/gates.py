@@ -6,9 +6,9 @@ what comes after it, and a canary stage that proved nothing holds everything aft
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from muster.model.frozen import dataclass
 from muster.model.phase import Phase
 from muster.model.plan import Plan, Stage, Waiting, WaitingOn
 from muster.model.run import RolloutState, Run

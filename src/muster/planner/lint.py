@@ -5,8 +5,8 @@ A note of severity `fatal` forbids approval and apply; `advice` is shown.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from muster.model.frozen import dataclass
 from muster.model.plan import Plan, Stage, Step
 from muster.solver.words import DOUBT
 

@@ -55,7 +55,9 @@ from muster.planner.policy_pools import PERMISSIONS, Checks, name_text, pool_lin
 REQUIRED: Final = ("schema", "fleet", "inventory", "pools")
 SECTIONS: Final = (*REQUIRED, "knowledge", "ssh", "rollout", "holds", "security", "validate")
 # What the built-in validator measures; a site's own command may report metrics of any name.
-BUILTIN_METRICS: Final = ("matmul_tflops", "allreduce_gbps")
+BUILTIN_METRICS: Final = (
+    "matmul_tflops", "memory_gbps", "h2d_gbps", "d2h_gbps", "d2d_gbps", "peer_gbps", "allreduce_gbps",
+)  # fmt: skip
 
 _PATH_SOURCES: Final[Mapping[str, Callable[[str], InventorySource]]] = {
     "ansible": AnsibleSource,
@@ -66,6 +68,8 @@ _SOURCES: Final = (*_PATH_SOURCES, "local", "slurm")
 _BOOLEANS: Final = {"true": True, "false": False}
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,62}", re.ASCII)
+_DCGM_LEVELS: Final = {"1": 1, "2": 2, "3": 3, "4": 4}
+_LIBRARY_HINT = "the path of a libnccl.so.2 on the nodes, as in /opt/nccl/lib/libnccl.so.2"
 _NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 
 
@@ -338,15 +342,18 @@ def _security(reader: Reader, node: Node) -> Security:
 
 
 def _validation(reader: Reader, node: Node) -> Validation:
-    fields = reader.fields(node, "validate", ("builtin", "command", "floors"))
+    fields = reader.fields(node, "validate", ("builtin", "command", "floors", "dcgm", "nccl"))
     builtin = fields.choice("builtin", _BOOLEANS, default=True)
     command = _command(reader, fields.node_of("command"))
+    dcgm = None if fields.is_null("dcgm") else fields.choice("dcgm", _DCGM_LEVELS, None)
+    nccl = None if fields.is_null("nccl") else fields.value("nccl", _library, None, _LIBRARY_HINT)
     entry = fields.entry("builtin")
-    if entry is not None and not builtin and command is None:
+    if entry is not None and not builtin and command is None and dcgm is None:
         message = "validate: builtin is false and there is no command"
         reader.fault(entry, message, "an unvalidated node never returns to service; give a command, or builtin: true")
-    floors = fields.node_of("floors")
-    return Validation(builtin, command, () if floors is None else _floors(reader, floors, any_name=command is not None))
+    given = fields.node_of("floors")
+    floors = () if given is None else _floors(reader, given, any_name=command is not None)
+    return Validation(builtin, command, floors, dcgm, nccl)
 
 
 def _command(reader: Reader, node: Node | None) -> tuple[str, ...] | None:
@@ -357,6 +364,12 @@ def _command(reader: Reader, node: Node | None) -> tuple[str, ...] | None:
     if isinstance(node, Sequence) and node.items:
         return tuple(reader.text(item, "validate: command", hint=hint) for item in node.items)
     return reader.value(node, "validate: command", _words, None, hint)
+
+
+def _library(text: str) -> str | None:
+    if not text.startswith("/") or "libnccl" not in text.rpartition("/")[2]:
+        raise ValueError(f"{text!r} is not the whole path of a libnccl")
+    return text
 
 
 def _words(text: str) -> tuple[str, ...] | None:

@@ -5,10 +5,10 @@ Apart from `planner.policy` only for size; it reads no file and knows no other s
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from muster.documents import Entry, Fields, Map, Node, Reader, Scalar, Sequence
+from muster.model.frozen import dataclass
 from muster.model.policy import (
     Drain,
     DrainPolicy,

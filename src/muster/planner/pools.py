@@ -6,9 +6,9 @@ unknown does not hold, and the node says so instead of falling silently out of i
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from muster.model.fact import FactValue, NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 from muster.model.policy import Match, Policy, Pool
 

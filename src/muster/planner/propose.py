@@ -5,11 +5,11 @@ Every node of the policy's pools is either planned or in the report with the rea
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from muster.model.audit import canonical
 from muster.model.fact import NodeFacts, Unknown
+from muster.model.frozen import dataclass
 from muster.model.node import Node
 from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, Step, Waiting, WaitingOn
 from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
@@ -261,8 +261,6 @@ def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     asked = {
         "rollout.control": "rollout.control" in policy.lines and policy.rollout.control is not None,
         "security.max_open_severity": policy.security.max_open_severity is not None,
-        "validate.command": policy.validate.command is not None,
-        "validate.floors": bool(policy.validate.floors),
     } | {
         f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
         for pool in policy.pools

@@ -5,8 +5,8 @@ flavour), as far as their number reaches. Statistical gates over strata are a la
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from muster.model.frozen import dataclass
 from muster.model.plan import Stage
 from muster.model.quantities import Amount
 

@@ -94,7 +94,9 @@ def _crossing(
     lost = set()
     for name in names:
         successor = by_stem.get(_stem(name))
-        if successor is not None:
+        # What is always there by the one set and optional by the other came with the one: the other has its own for it.
+        came = name in old and old[name].need is PackageNeed.ALWAYS
+        if successor is not None and (not came or new[successor].need is PackageNeed.ALWAYS):
             taken[successor] = None
         elif name in old:
             lost.add(old[name].role)

@@ -1,8 +1,9 @@
 """Why an answer is what it is, as a tree of values. Words are made from it elsewhere; what could be done about it is a second list."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from muster.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

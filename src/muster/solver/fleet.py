@@ -5,11 +5,11 @@ Classes that no driver serves are left out and named, they do not make the rest 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
 from muster.knowledge.schema import KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.versions.driver import DriverVersion
 from muster.solver.problem import Answer, Demand, NodeClass, NoSolution, Rule, Solution
 from muster.solver.registry import RULES

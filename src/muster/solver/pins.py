@@ -4,13 +4,13 @@ What one kind of node cannot carry is the rules' business, and is said of those 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from muster.knowledge.query import branch_number
 from muster.knowledge.query_cuda import compat_package
 from muster.knowledge.query_limits import limits
 from muster.knowledge.records import Base, Subject
 from muster.knowledge.schema import Architecture, CudaToolkit, KnowledgeBase
+from muster.model.frozen import dataclass
 from muster.model.ranges import parse_ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion

@@ -1,7 +1,7 @@
 """What the solver is asked and what it answers, as values."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from muster.knowledge.query import ProductAnswer, branch_number, identify
@@ -9,6 +9,7 @@ from muster.knowledge.query_components import systems_of
 from muster.knowledge.records import GpuSystem
 from muster.knowledge.schema import CudaToolkit, KnowledgeBase
 from muster.model.fact import Unknown
+from muster.model.frozen import dataclass
 from muster.model.policy import DriverWish
 from muster.model.ranges import parse_ranges
 from muster.model.stack import PackagePin

@@ -6,7 +6,7 @@ from muster.knowledge.query import branch_number, releases
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.policy import WantBranch
 from muster.solver.candidates import candidates, wish_text
-from muster.solver.explain import Because, Hint, NoCandidate, RuleSays, Wanted
+from muster.solver.explain import Because, Hint, Leaf, NoCandidate, RuleSays, Wanted
 from muster.solver.hints import NEWER_KNOWLEDGE, few
 from muster.solver.problem import (
     Answer,
@@ -80,7 +80,7 @@ def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequen
     hints = few(tuple(hint for _, refusal in refusals for hint in refusal.hints))
     rules = tuple(dict.fromkeys(name for name, _ in refusals))
     unknown = any(refusal.unknown for _, refusal in refusals)
-    distinct = tuple(dict.fromkeys(refusal.because for _, refusal in refusals))
+    distinct = _merged(refusals)
     if len(distinct) == 1:
         (only,) = distinct
         tree = Because(only.conclusion, tuple(dict.fromkeys((wanted, *only.causes))))
@@ -88,3 +88,15 @@ def _none(kind: NodeClass, demand: Demand, base: KnowledgeBase, refusals: Sequen
         conclusion = f"none of the {len(refusals)} drivers that are {wish_text(demand.wish)} can run on {kind.product}"
         tree = Because(conclusion, (wanted, *distinct))
     return NoSolution(tree, hints, rules, unknown)
+
+
+def _merged(refusals: Sequence[tuple[str, Refusal]]) -> tuple[Because, ...]:
+    """Each reason once: what rests on the same causes is one reason, of whichever driver it is said."""
+    same: dict[tuple[str, tuple[Because | Leaf, ...]], dict[str, None]] = {}
+    for name, refusal in refusals:
+        same.setdefault((name, refusal.because.causes), {})[refusal.because.conclusion] = None
+    found = []
+    for (_, causes), conclusions in same.items():
+        first, *others = conclusions
+        found.append(Because(first + (f" (and likewise for {len(others)} more drivers)" if others else ""), causes))
+    return tuple(found)

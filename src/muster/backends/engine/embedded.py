@@ -7,8 +7,9 @@ run waits a while (in memory only: a restart tries it at once).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from muster.model.frozen import dataclass
 from muster.ports import Clock, Engine, Store
 
 AT_ONCE = 32

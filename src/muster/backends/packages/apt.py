@@ -76,7 +76,7 @@ class Apt:
     name = "apt"
 
     def serves(self, facts: NodeFacts) -> bool:
-        return any(path.startswith("package[") for path in facts.facts)
+        return bool(facts.members("package"))
 
     def installed(self, facts: NodeFacts) -> Mapping[str, str]:
         found: dict[str, str] = {}

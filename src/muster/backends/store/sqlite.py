@@ -4,6 +4,7 @@ Other processes (a `plans approve` beside a running rollout) open the same file:
 waits its turn for a bounded time. It holds no decision about nodes, and keeps nothing in memory that the file does not say.
 """
 
+import errno
 import json
 import os
 import sqlite3
@@ -17,15 +18,16 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import muster
-from muster.backends import _codec, _forms, _gpu_counts, _looks
+from muster.backends import _codec, _forms, _gpu_counts, _looks, _validations
 from muster.backends import _statements as sql
 from muster.model.approval import Approval
 from muster.model.audit import GENESIS, Entry, Record, append, canonical
-from muster.model.errors import ClaimLost, StoreBroken, StoreTooNew, UnknownName
+from muster.model.errors import ClaimLost, NoStore, StoreBroken, StoreTooNew, UnknownName
 from muster.model.fact import Fact, NodeFacts
 from muster.model.node import Node
 from muster.model.plan import Plan, plan_body
 from muster.model.run import Rollout, RolloutState, Run
+from muster.model.validation import Validated
 from muster.ports import Store
 
 SCHEMA_VERSION = 3
@@ -208,6 +210,14 @@ class _SqliteStore:
             rows = on.execute(sql.ENTRIES, {"of": chain, "after": after}).fetchall()
         return tuple(self._decoded(f"audit entry {row['seq']} of {chain}", _codec.entry_from, row) for row in rows)
 
+    async def save_validation(self, validated: Validated) -> None:
+        with self._write() as on:
+            _validations.save(on, validated)
+
+    async def validations(self) -> tuple[Validated, ...]:
+        with self._read() as on:
+            return _validations.load(on, self._changed)
+
     async def close(self) -> None:
         self._connection.close()
 
@@ -317,12 +327,19 @@ def _connect(path: str, busy_s: float, tell: Callable[[str], None]) -> sqlite3.C
             _look(path)
         return _opened(path, busy_s, tell)
     except sqlite3.Error as error:
-        raise _broken(path, error) from error
+        broken = _broken(path, error)
+        raise (NoStore(broken.message, hint=broken.hint) if _family(error) in _NO_STORE else broken) from error
     except OSError as error:
-        raise StoreBroken(f"{path}: {error.strerror or error}", hint=_PLACE_HINT.format(path=path)) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind = StoreBroken if full else NoStore
+        raise kind(f"{path}: {error.strerror or error}", hint=_PLACE_HINT.format(path=path)) from error
 
 
 def _make_place(path: Path) -> None:
+    if path.is_dir():
+        raise NoStore(f"{path}: is a folder", hint=f"name the file in it: --store {path}/muster.db")
+    if path.parent.exists() and not path.parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not path.parent.is_dir():
         path.parent.mkdir(mode=0o700, parents=True)
     # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it, and is not touched: to
@@ -348,7 +365,7 @@ def _look_as(path: str, uri: str) -> None:
     with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_S)) as on:
         tables = {name for (name,) in on.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if tables and "meta" not in tables:
-            raise StoreBroken(f"{path}: a database, but not a store of Muster's", hint="give another path with --store")
+            raise NoStore(f"{path}: a database, but not a store of Muster's", hint="give another path with --store")
         if "meta" in tables:
             _known_form(path, on.execute("SELECT value FROM meta WHERE key = ?", (_FORM,)).fetchone())
 
@@ -414,6 +431,7 @@ def _make_tables(path: str, on: sqlite3.Connection, tell: Callable[[str], None])
             )
         _bring_up(on, form, path)
     _run(on, _looks.TABLES)
+    _run(on, _validations.TABLE)
 
 
 def _run(on: sqlite3.Connection, statements: str) -> None:
@@ -469,6 +487,10 @@ _TROUBLES: Mapping[int, tuple[str, str]] = {
     ),
 }
 """SQLite's primary result code -> what to say and what to do."""
+
+
+_NO_STORE = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+"""What, when it is opened, says that the wrong thing was named, and not that a store is in trouble."""
 
 
 def _family(error: BaseException) -> int:

@@ -5,21 +5,25 @@ What a message is and holds, not what it means: the meaning of an Xid, and what 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from muster.model.fact import FactValue, Unknown
+from muster.model.frozen import dataclass
 
 MOST_TEXT = 400
 
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
-_CTIME = r"\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}"
+_WORD = "(?:[^\\W\\d_]|\ufffd){1,16}\\.?"
+_MONTH = rf"(?:\d{{1,2}})?{_WORD}"
+"""dmesg and journalctl write names of days and months in the language of who asked: `Sa Mär`, `月 11月`, `mer. déc.`; in
+an encoding of their own where it is an old one, of which only marks are left."""
+_CTIME = rf"{_WORD} {_MONTH} [ \d]\d \d\d:\d\d:\d\d \d{{4}}"
 _STAMPS = re.compile(
     r"(?:\d{1,3},\d{1,12},(?P<usec>\d{1,18}),[^;]{0,60};)?"  # a record of /dev/kmsg
     r"(?:<\d{1,3}>)?"  # pstore, dmesg -r
     r"(?:(?:kern|user|daemon|syslog) *: *(?P<level>[a-z]{1,7}) *: *)?"  # dmesg --decode
     rf"(?:(?P<iso>{_ISO}) (?:(?P<host>\S{{1,255}}) kernel: )?)?"  # dmesg --time-format=iso, journalctl -o short-iso
-    r"(?:(?P<syslog>\w{3} [ \d]\d \d\d:\d\d:\d\d) (?P<host2>\S{1,255}) (?=kernel: ))?"
+    rf"(?:(?P<syslog>{_MONTH} [ \d]\d \d\d:\d\d:\d\d) (?P<host2>\S{{1,255}}) (?=kernel: ))?"
     r"(?:kernel: )?"
     rf"(?:\[(?:(?P<ctime>{_CTIME})|[ \d]{{0,12}}?(?P<ktime>\d{{1,12}}\.\d{{1,9}}))\] ?)?"
 )

@@ -17,7 +17,7 @@ _PACKAGE = re.compile(r"package\[(.+)\]\.(version|state)")
 def sniff(head: str) -> int:
     lines = [line for line in head.split("\n") if line.strip()][:400]
     rows = sum(1 for line in lines if _ROW.match(line) or _QUERY.match(line))
-    header = any(line.startswith("||/ Name") for line in lines[:10])
+    header = any(line.startswith("||/ ") for line in lines[:10])  # what follows is in the language of who asked
     return 95 if rows and (header or rows * 2 > len(lines)) else 0
 
 

@@ -9,8 +9,10 @@ and mappings, although each still prints as it was written. Where the text matte
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Self
+
+from muster.model.frozen import dataclass
 
 # No version seen is longer than 60 characters. The bound keeps a broken or hostile node from making us work on
 # megabytes, and keeps every number far below the length at which `int` refuses to read it.

@@ -1,9 +1,10 @@
 """CUDA toolkit and runtime versions, in numbers or in NVIDIA's words. Does not know which releases exist."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Self
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 _FORM = re.compile(

@@ -4,9 +4,10 @@ Source of the rule: Debian Policy 5.6.12 and `lib/dpkg/version.c` of dpkg; tests
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 # dpkg keeps the epoch in a C int and refuses what does not fit.

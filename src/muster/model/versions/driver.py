@@ -4,9 +4,10 @@ Does not know which drivers exist or what they promise: that is knowledge.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Self
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 from muster.model.versions.deb import deb_order_key
 

@@ -5,9 +5,10 @@ an enterprise kernel 5.14 holds much that came later.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, Self
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 _FORM = re.compile(r"(?P<base>[0-9]+(?:\.[0-9]+)*)(?P<rest>(?:[-.+~_][A-Za-z0-9.+~_-]*)?)")

@@ -4,9 +4,10 @@ Source of the rule: `rpmio/rpmvercmp.c` and `rpmio/rpmver.c` of rpm; tests compa
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 # rpm keeps the epoch in 32 bits.

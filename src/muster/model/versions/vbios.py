@@ -1,9 +1,10 @@
 """VBIOS versions of GPUs. Does not know which board takes which VBIOS: no public table says so."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
+from muster.model.frozen import dataclass
 from muster.model.versions.base import Version
 
 _FORM = re.compile(r"[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f]{2}){4}")

@@ -5,7 +5,7 @@ Without it CUDA never becomes ready on such a node, though nvidia-smi lists ever
 
 import re
 
-from muster.knowledge.query_components import component_rule, system_claim
+from muster.knowledge.query_components import component_rule, component_rules, system_claim
 from muster.knowledge.records import Component, GpuSystem
 from muster.model.fact import Unknown
 from muster.solver.doubt import cited
@@ -159,8 +159,10 @@ def _beside(question: Question) -> Judgement:
                 says,
             ),
         )
-        hint = Hint(f"install {component.value} and enable it")
-        return Refusal(because, (hint,), unknown=isinstance(services, Unknown))
+        package = next(
+            (rule.packages[0] for rule in component_rules(question.known, component) if rule.packages), component.value
+        )
+        return Refusal(because, (Hint(f"install {package}, and enable it"),), unknown=isinstance(services, Unknown))
     return tuple(said)
 
 
