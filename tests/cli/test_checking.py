@@ -108,3 +108,17 @@ def test_a_code_that_no_finding_can_have_is_refused_with_the_nearest(desk: Desk)
     assert "next-boot-difers" in said.err
     assert "did you mean next-boot-differs" in said.err
     assert desk.here("check", "--code", "never-seen", "--code", "xyzzy", "--json").exit_code == 3
+
+
+def test_pools_that_overlap_and_pools_without_a_node_are_findings(tmp_path: Path) -> None:
+    desk = shelf(tmp_path)
+    more = "  both: {match: {label.rack: r2}}\n  nobody: {match: {label.rack: r9}}\n"
+    policy = (tmp_path / "fleet.yaml").read_text(encoding="utf-8")
+    (tmp_path / "fleet.yaml").write_text(policy + more, encoding="utf-8")
+    said = desk.here("check", "--code", "in-two-pools", "--code", "empty-pool", "--json").body["findings"]
+    assert isinstance(said, list)
+    assert {(each["code"], each["subject"], tuple(each["nodes"])) for each in said} == {
+        ("in-two-pools", "policy", ("n2",)),
+        ("in-two-pools", "policy", ("n3",)),
+        ("empty-pool", "pool nobody", ()),
+    }

@@ -52,6 +52,7 @@ TWINS: Mapping[str, tuple[Subject, Severity, str]] = {
     ),
     "gpu-unknown": (subject({"gpu.count": LOST}), Severity.UNKNOWN, "the GPUs cannot be read: no answer"),
     "no-gpu": (subject({"gpu.count": 0}), Severity.ERROR, "no GPU answers"),
+    "no-driver-fits": (replace(subject(), problem="V100 is dropped by R590"), Severity.WARNING, "V100 is dropped by R590"),
     "not-as-wanted": (subject(wanted=NEW), Severity.WARNING, f"{OLD} is loaded, {NEW} is wanted"),
     "stale": (subject(age_s=DAY + 1), Severity.UNKNOWN, "last seen 2026-02-28 07:59 UTC"),
     "never-seen": (replace(subject(), facts=None), Severity.UNKNOWN, "was never looked at"),

@@ -33,3 +33,8 @@ def test_the_page_lists_every_finding_as_the_code_has_it_and_no_other() -> None:
         for each in CODES.values()
     ]
     assert rows == wanted, "put these rows into the page:\n" + "\n".join(wanted)
+
+
+def test_every_code_is_looked_for_by_a_test() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    assert [code for code in CODES if not any(f'"{code}"' in text for text in texts)] == []

@@ -10,7 +10,7 @@ import pytest
 from tests.support.desk import Desk
 from tests.support.lab import PROGRAMS, Lab, Plan, lab, obstacle
 
-pytestmark = [pytest.mark.lab(*PROGRAMS, "perl"), pytest.mark.xdist_group("lab-of-50")]
+pytestmark = [pytest.mark.lab(*PROGRAMS, "perl")]
 
 HUNG, TWINS, BARE = "gpu07", ("gpu11", "gpu12"), "gpu13"
 WEB, MUTE, FLOOD = "gpu20", "gpu21", "gpu22"

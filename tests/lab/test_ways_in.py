@@ -16,7 +16,7 @@ from muster.model.node import Node
 from tests.support.desk import Desk
 from tests.support.lab import PASSWORD, PROGRAMS, Lab, Plan, lab, obstacle
 
-pytestmark = [pytest.mark.lab(*PROGRAMS, "sudo", "tcsh", "bash"), pytest.mark.xdist_group("lab-of-ways")]
+pytestmark = [pytest.mark.lab(*PROGRAMS, "sudo", "tcsh", "bash")]
 
 DEEP = tuple(f"deep{number:02d}" for number in range(20))
 NEAR = ("n1", "n2", "n3", "n4", "n5", "n6")

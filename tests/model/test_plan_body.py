@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, timedelta
 
 import pytest
 from hypothesis import given
@@ -9,19 +10,24 @@ from hypothesis import strategies as st
 
 from muster.model.audit import canonical
 from muster.model.plan import (
+    SCHEMA_1,
+    Bound,
     Expectation,
+    Forecast,
     NodePlan,
     Plan,
     PoolLimits,
+    Span,
     Stage,
     Step,
+    Stratum,
     Waiting,
     WaitingOn,
     plan_body,
-    plan_from_body,
 )
+from muster.model.plan_form import plan_from_body
 from muster.model.stack import PackagePin
-from tests.support.values import plan
+from tests.support.values import T0, plan
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=6)
 WHOLE = st.integers(-(2**70), 2**70)
@@ -37,16 +43,27 @@ STEP = st.builds(
     restart=TEXT, expects=pairs(Expectation), done_when=pairs(Expectation),
 )  # fmt: skip
 STAGE = st.builds(
-    Stage, name=TEXT, nodes=TEXTS, groups=st.lists(TEXTS, max_size=3).map(tuple), soak_s=WHOLE, canary=st.booleans()
-)
-POOL = st.builds(PoolLimits, pool=TEXT, nodes=WHOLE, unavailable=WHOLE, drain_policy=TEXT, drain_limit_s=WHOLE)
+    Stage, name=TEXT, nodes=TEXTS, groups=st.lists(TEXTS, max_size=3).map(tuple), soak_s=WHOLE, canary=st.booleans(),
+    control=st.booleans(),
+)  # fmt: skip
+TIME = st.datetimes(timezones=st.just(UTC))
+POOL = st.builds(
+    PoolLimits, pool=TEXT, nodes=WHOLE, unavailable=WHOLE, drain_policy=TEXT, drain_limit_s=WHOLE, tier=TEXT,
+    windows=st.lists(st.builds(Span, TIME, TIME), max_size=2).map(tuple),
+)  # fmt: skip
+NODE = st.builds(
+    NodePlan, node=TEXT, pool=TEXT, step=STEP, stratum=TEXT, rack=TEXT, zone=TEXT, tenant=TEXT, domain=TEXT, gpus=WHOLE, jobs=TEXTS,
+    free_at=TEXT, drain=TEXT,
+)  # fmt: skip
 PLAN = st.builds(
     Plan, fleet=TEXT, created_at=TEXT, parent=st.none() | TEXT, target=TEXT, flavour=TEXT, policy_revision=TEXT,
     knowledge_revision=TEXT, facts_revision=TEXT, approvals=WHOLE, pools=st.lists(POOL, max_size=2).map(tuple),
     stages=st.lists(STAGE, max_size=2).map(tuple),
-    nodes=st.lists(st.builds(NodePlan, node=TEXT, pool=TEXT, step=STEP), max_size=2).map(tuple),
+    nodes=st.lists(NODE, max_size=3).map(tuple),
     left_out=st.lists(st.builds(Waiting, subject=TEXT, on=st.sampled_from(WaitingOn), detail=TEXT), max_size=2).map(tuple),
-    because=TEXTS,
+    because=TEXTS, control=WHOLE, bounds=st.lists(st.builds(Bound, TEXT, TEXT, WHOLE, WHOLE), max_size=2).map(tuple),
+    strata=st.lists(st.builds(Stratum, TEXT, WHOLE, WHOLE), max_size=2).map(tuple),
+    forecast=st.none() | st.builds(Forecast, WHOLE, WHOLE, WHOLE, st.lists(WHOLE, max_size=2).map(tuple), WHOLE),
 )  # fmt: skip
 
 
@@ -77,7 +94,29 @@ def written(at: tuple[str | int, ...]) -> str:
     return "plan" + "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in at)
 
 
-BODY = json.loads(canonical(plan_body(plan())))
+def whole() -> Plan:
+    """A plan with something in every field."""
+    base = plan()
+    span = Span(T0, T0 + timedelta(hours=6))
+    nodes = (replace(base.nodes[0], jobs=("7",), free_at="unknown", rack="r1"), *base.nodes[1:])
+    return replace(
+        base, pools=(replace(base.pools[0], windows=(span,)),), nodes=nodes, control=500, bounds=(Bound("rack", "r1", 3, 1),),
+        strata=(Stratum("", 3, 0),), forecast=Forecast(1, 2, 3, (1, 1), 1),
+    )  # fmt: skip
+
+
+BODY = json.loads(canonical(plan_body(whole())))
+
+
+def test_a_plan_of_the_first_form_comes_back_under_its_id() -> None:
+    old = replace(plan(), schema=SCHEMA_1)
+    assert plan_from_body(json.loads(canonical(plan_body(old)))) == old
+
+
+def test_nodes_that_are_alike_share_a_step_in_the_body() -> None:
+    body = plan_body(plan())
+    assert isinstance(body["steps"], list)
+    assert len(body["steps"]) == 1
 
 
 def changed(at: tuple[str | int, ...], value: object) -> object:
@@ -117,9 +156,18 @@ def test_a_field_that_is_missing_is_named(at: tuple[str | int, ...]) -> None:
     [
         (("approvals",), True, "plan.approvals: must be a whole number"),
         (("stages", 0, "canary"), 1, "plan.stages[0].canary: must be true or false"),
-        (("schema",), "muster.plan/2", "plan.schema: must be muster.plan/1, not 'muster.plan/2'"),
+        (("schema",), "muster.plan/3", "plan.schema: must be muster.plan/2, not 'muster.plan/3'"),
         (("left_out", 0, "on"), "luck", "plan.left_out[0].on: 'luck' is no reason to wait"),
-        (("nodes", 0, "step", "haste"), "yes", "plan.nodes[0].step.haste: is not known"),
+        (("steps", 0, "haste"), "yes", "plan.steps[0].haste: is not known"),
+        (("nodes", 1, "step"), 7, "plan.nodes[1].step: there is no step 7"),
+        (("nodes", 1, "step"), -1, "plan.nodes[1].step: there is no step -1"),
+        (("pools", 0, "windows", 0), ["2026-03-07T01:00:00+00:00"], "plan.pools[0].windows[0]: must be two times"),
+        (("pools", 0, "windows", 0, 0), "soon", "plan.pools[0].windows[0][0]: 'soon' is no time"),
+        (
+            ("pools", 0, "windows", 0, 1),
+            "2026-03-07T02:00:00+01:00",
+            "plan.pools[0].windows[0][1]: '2026-03-07T02:00:00+01:00' is not in the form of UTC that a plan has",
+        ),
         (("because",), "it is a text", "plan.because: must be a list"),
     ],
 )

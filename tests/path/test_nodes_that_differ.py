@@ -97,7 +97,7 @@ def test_a_node_that_moved_since_the_plan_drops_out_with_the_reason(story: Story
 def test_a_node_that_somebody_holds_is_left_out_of_the_plan_and_the_holder_is_named(story: Story) -> None:
     plan = story.plan.body["plan"]
     assert isinstance(plan, dict)
-    left = {each["subject"]: each for each in plan["left_out"]}
+    left = {subject: each for each in plan["left_out"] for subject in each["subjects"]}
     assert left[HELD]["on"] == "owned-by-human"
     assert "alice@desk" in left[HELD]["detail"]
     assert HELD not in {part["node"] for part in plan["nodes"]}

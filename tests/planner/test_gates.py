@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.model.phase import Event, Phase
-from muster.model.plan import Plan, WaitingOn
+from muster.model.plan import CHANGE_S, Plan, Span, WaitingOn
 from muster.model.quantities import Amount
 from muster.model.run import RolloutState, Run
 from muster.planner.gates import decide, failed_by_driver
-from muster.planner.stages import Candidate, StageWish
+from muster.planner.stages import StageWish
+from muster.planner.units import Unit
 from tests.support.planning import staged
 from tests.support.rollouts import World, away, by_chance, ended, runs_of, well
 from tests.support.values import T0, later
@@ -27,15 +28,36 @@ WISHES = (
 
 
 def laid(
-    nodes: int, limits: Mapping[str, int], *, strata: int = 1, seed: int = 0, wishes: tuple[StageWish, ...] = WISHES
+    nodes: int,
+    limits: Mapping[str, int],
+    *,
+    strata: int = 1,
+    seed: int = 0,
+    racks: Mapping[str, int] | None = None,
+    domains: int = 0,
+    wishes: tuple[StageWish, ...] = WISHES,
+    control: Amount | None = None,
 ) -> Plan:
+    """A plan of `nodes` nodes, of which the first `domains` pairs are changed as one."""
     chance = Random(seed)
     names = [f"n{at:02}" for at in range(nodes)]
     pools = {name: chance.choice(sorted(limits)) for name in names}
-    found = [
-        Candidate(name, str(chance.randrange(strata)), chance.randrange(3), chance.random() < 0.5) for name in names
-    ]
-    return staged(found, wishes, limits, pools)
+    wide = {name: max(limit, 2) if domains else limit for name, limit in limits.items()}
+    found: list[Unit] = []
+    while names:
+        members = tuple(names[: 2 if len(found) < domains else 1])
+        del names[: len(members)]
+        pools |= dict.fromkeys(members, pools[members[0]])
+        free_s = chance.choice((0, 60, None))
+        found.append(
+            Unit(
+                members[0] if len(members) == 1 else f"pair-{members[0]}", members, str(chance.randrange(strata)), chance.randrange(3),
+                free_s, len(found), (chance.choice("pqrstuvw"),) if free_s and chance.random() < 0.3 else (),
+                (chance.choice(sorted(racks)),) if racks else (),
+            )
+        )  # fmt: skip
+    bounds = {rack: max(most, 2) if domains else most for rack, most in (racks or {}).items()}
+    return staged(found, wishes, wide, pools, racks=bounds, control=control)
 
 
 PLANS = st.builds(
@@ -44,6 +66,9 @@ PLANS = st.builds(
     limits=st.dictionaries(st.sampled_from(("a", "b", "c")), st.integers(1, 4), min_size=1),
     strata=st.integers(1, 8),
     seed=st.integers(0, 10**6),
+    racks=st.none() | st.dictionaries(st.sampled_from(("r1", "r2")), st.integers(1, 3), min_size=1),
+    domains=st.integers(0, 2),
+    control=st.none() | st.just(Amount.parse("20%")),
 )
 WORLDS = st.builds(
     lambda plan, seed, trouble: World(plan, by_chance(seed, trouble)),
@@ -58,7 +83,42 @@ WORLDS = st.builds(
 def test_in_no_order_of_outcomes_does_a_pool_lose_more_than_its_limit(world: World) -> None:
     for _ in world.rounds(400):
         for limits in world.plan.pools:
-            assert away(world.plan, world.runs, limits.pool) <= limits.unavailable
+            assert away(world.plan, world.runs, "pool", limits.pool) <= limits.unavailable
+        for bound in world.plan.bounds:
+            assert away(world.plan, world.runs, bound.kind, bound.name) <= bound.unavailable
+
+
+@given(WORLDS)
+@settings(max_examples=40, deadline=None)
+def test_nodes_that_are_changed_as_one_begin_at_one_time(world: World) -> None:
+    for _ in world.rounds(400):
+        begun: dict[str, set[bool]] = {}
+        for run in world.runs:
+            begun.setdefault(world.plan.node(run.node).unit, set()).add(run.released)
+        assert all(len(each) == 1 for each in begun.values())
+
+
+@given(WORLDS, st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_in_no_order_of_outcomes_does_a_change_begin_outside_its_windows(world: World, seed: int) -> None:
+    chance = Random(seed)
+    pools = {
+        limits.pool: tuple(
+            Span(later(at), later(at + chance.randrange(CHANGE_S, CHANGE_S + 20))) for at in (5, 9000, 20000)
+        )
+        for limits in world.plan.pools
+        if chance.random() < 0.7
+    }
+    world.plan = replace(world.plan, pools=tuple(replace(p, windows=pools.get(p.pool, ())) for p in world.plan.pools))
+    world.step_s = 7
+    for decision in world.rounds(400):
+        for run in world.runs:
+            if run.run_id in decision.release:
+                windows = pools.get(world.plan.node(run.node).pool)
+                assert windows is None or any(
+                    span.opens <= world.now and world.now + timedelta(seconds=CHANGE_S) <= span.closes
+                    for span in windows
+                )
 
 
 @given(WORLDS)
@@ -77,10 +137,10 @@ def test_a_group_begins_when_all_before_it_have_ended_and_the_stage_has_soaked(w
 
 @given(WORLDS)
 @settings(max_examples=80, deadline=None)
-def test_until_one_canary_has_come_through_at_most_one_node_is_exposed(world: World) -> None:
+def test_until_one_canary_has_come_through_at_most_one_unit_is_exposed(world: World) -> None:
     for _ in world.rounds(400):
         if not any(run.phase is Phase.DONE for run in world.runs):
-            assert sum(run.released and not run.ended for run in world.runs) <= 1
+            assert len({world.plan.node(run.node).unit for run in world.runs if run.released and not run.ended}) <= 1
             assert not any(run.released and run.stage > 0 for run in world.runs)
 
 
@@ -108,7 +168,7 @@ def test_when_every_run_ends_well_the_rollout_is_done_within_its_bound(plan: Pla
 
 @given(PLANS, st.integers(0, 10**6))
 @settings(max_examples=40, deadline=None)
-def test_a_driver_that_breaks_every_node_harms_exactly_one(plan: Plan, seed: int) -> None:
+def test_a_driver_that_breaks_every_node_harms_exactly_one_unit(plan: Plan, seed: int) -> None:
     chance = Random(seed)
     phases = (Phase.APPLY_REQUIRED, Phase.VERIFY_REQUIRED, Phase.VALIDATE_REQUIRED)
     bad = phases[chance.randrange(3)]
@@ -116,7 +176,9 @@ def test_a_driver_that_breaks_every_node_harms_exactly_one(plan: Plan, seed: int
     for _ in world.rounds(400):
         pass
     assert world.state is RolloutState.HALTED
-    assert [run.phase for run in world.runs if run.released] == [Phase.ROLLED_BACK]
+    harmed = [run for run in world.runs if run.released]
+    assert {run.phase for run in harmed} == {Phase.ROLLED_BACK}
+    assert len({world.plan.node(run.node).unit for run in harmed}) == 1
 
 
 @given(WORLDS)
@@ -222,3 +284,27 @@ def test_a_quarantined_node_keeps_its_place_in_the_budget() -> None:
     assert decision.release == ()
     assert {each.on for each in decision.waiting} == {WaitingOn.BUDGET}
     assert "under way or quarantined" in decision.why
+
+
+def test_within_a_stage_what_is_idle_takes_the_room_first() -> None:
+    units = [Unit(f"n{at}", (f"n{at}",), "s", 1, 0 if at > 3 else 600 - at, at) for at in range(8)]
+    plan = staged(units, (StageWish("100%", Amount.parse("100%"), 0),), {"a": 3}, {f"n{at}": "a" for at in range(8)})
+    order = [run.node for run in runs_of(plan)]
+    released = decide(plan, sorted(runs_of(plan), key=lambda run: run.node), T0).release
+    assert [name.removeprefix("run-") for name in released] == ["n4", "n5", "n6"] == order[:3]
+
+
+@pytest.mark.parametrize(
+    ("spans", "words"),
+    [
+        ((Span(later(60), later(60 + CHANGE_S)),), "pool a may be changed again from 2026-03-01 08:01 UTC"),
+        ((Span(later(-60), later(CHANGE_S - 1)),), "the windows of pool a that this plan knows are over"),
+    ],
+)
+def test_a_closed_window_is_waited_for_and_its_words_say_until_when(spans: tuple[Span, ...], words: str) -> None:
+    plan = laid(3, {"a": 3})
+    plan = replace(plan, pools=(replace(plan.pools[0], windows=spans),))
+    decision = decide(plan, runs_of(plan), T0)
+    assert (decision.release, decision.state) == ((), RolloutState.RUNNING)
+    assert {each.on for each in decision.waiting} == {WaitingOn.WINDOW}
+    assert words in decision.why

@@ -11,8 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from muster.model.fact import Fact, FactValue, NodeFacts
+from muster.model.job import Job
 from muster.model.node import Node
-from muster.model.plan import Plan, WaitingOn, plan_body, plan_from_body
+from muster.model.plan import UNTOLD, Plan, Span, WaitingOn, plan_body
+from muster.model.plan_form import plan_from_body
 from muster.model.policy import (
     Drain,
     DrainPolicy,
@@ -27,6 +29,7 @@ from muster.model.quantities import Amount
 from muster.planner.lint import lint
 from muster.planner.propose import NOT_HEEDED, STALE_AFTER_S, propose
 from muster.planner.words import lines
+from muster.planner.work import Work
 from muster.solver.problem import Answer, NodeClass
 from tests.support.planning import GOOD, KINDS, NEW, OLD, WINDOW, carrying, fleet, given, node, policy, pool, seen
 from tests.support.values import T0
@@ -106,7 +109,7 @@ def test_a_plan_over_a_fleet_whose_plan_is_done_is_empty(kinds: Sequence[str]) -
     nodes, facts = fleet(kinds)
     plan = propose(given(nodes, facts))
     again = propose(given(nodes, done(facts, plan)))
-    assert (again.nodes, again.stages, again.pools) == ((), (), ())
+    assert (again.nodes, again.stages, again.pools, again.forecast) == ((), (), (), None)
     assert sorted(each.subject for each in again.left_out) == sorted(node.name for node in nodes)
 
 
@@ -130,22 +133,22 @@ def test_facts_from_the_future_are_not_planned_on() -> None:
 
 def test_a_node_of_which_nobody_knows_whether_a_job_runs_there_counts_as_busy() -> None:
     nodes, facts = fleet(["perhaps busy", "busy", "good", "good", "good"])
-    plan = propose(given(nodes, facts))
+    plan = propose(given(nodes, facts, policy(pool("train"), pool("dev"), control=None)))
     assert {part.node for part in plan.nodes[-2:]} == {"n00", "n01"}
+    assert [part.free_at for part in plan.nodes] == ["", "", "", UNTOLD, UNTOLD]
 
 
 def test_what_the_policy_asks_for_and_nobody_does_is_said() -> None:
     asked = replace(
         policy(pool("train", drain=Drain(DrainPolicy.REQUEUE)), pool("dev", drain=Drain(DrainPolicy.EVICT))),
-        security=Security(Severity.HIGH), lines={"rollout.control": 9},
+        security=Security(Severity.HIGH),
     )  # fmt: skip
     plan = propose(given([node("a")], {"a": seen("a", {})}, asked))
     assert [line.removeprefix(f"{NOT_HEEDED} ") for line in plan.because if line.startswith(NOT_HEEDED)] == [
-        "rollout.control",
         "security.max_open_severity",
         "pools.train.drain.policy requeue (jobs are waited for, none is ended)",
     ]
-    assert "  not heeded by this release: rollout.control" in lines(plan, (), 0)
+    assert "  not heeded by this release: security.max_open_severity" in lines(plan, (), 0)
     assert not any(NOT_HEEDED in line for line in propose(given(*fleet(["good"]))).because)
 
 
@@ -170,26 +173,132 @@ def test_a_plan_for_one_pool_reports_whoever_is_in_it_or_could_be() -> None:
     left = {each.subject: (each.on, each.detail) for each in of_train.left_out}
     assert left["a"][0] is WaitingOn.UNKNOWN_HEALTH
     assert "whether also in another pool cannot be told: inference: rack is unknown" in left["a"][1]
-    assert left["c"] == (WaitingOn.OWNED_BY_HUMAN, "is in 2 pools: train, dev")
+    assert left["c"] == (WaitingOn.OWNED_BY_HUMAN, "is in 2 pools: train, dev; narrow the match of one")
     assert set(left) == {"a", "c"}
     assert {each.subject for each in propose(given(nodes, facts, wanted, only_pool="inference")).left_out} == {"a"}
 
 
+def one(bounds: MaxUnavailable | None = None, labels: Mapping[str, str] | None = None, **more: object) -> Plan:
+    """The plan for one good node in one pool."""
+    each = Node("a", "a", None, None, {"pool": "train", **(labels or {})}, "hosts:1")
+    extra = {} if bounds is None else {"max_unavailable": bounds}
+    known = {key: more.pop(key) for key in ("windows_utc", "work") if key in more}
+    wanted = policy(pool("train", **extra, **more))
+    found = given([each], {"a": seen("a", {})}, wanted)
+    windows = known.get("windows_utc", {})
+    return propose(replace(found, windows=windows, work=known.get("work", found.work)))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    ("bounds", "on", "words"),
-    [
-        ({"windows": (WINDOW,)}, WaitingOn.WINDOW, "pool train has windows, and this release cannot wait for them"),
-        ({"max_unavailable": MaxUnavailable(rack=Amount(count=1))}, WaitingOn.BUDGET, "by rack, and this release"),
-        ({"max_unavailable": MaxUnavailable(tenant=Amount(count=1))}, WaitingOn.BUDGET, "by tenant, and this release"),
-    ],
+    ("bounds", "kind"),
+    [(MaxUnavailable(rack=Amount(count=1)), "rack"), (MaxUnavailable(tenant=Amount(count=1)), "tenant")],
 )
-def test_a_pool_with_a_bound_that_nothing_keeps_yet_is_not_changed(
-    bounds: dict[str, object], on: WaitingOn, words: str
+def test_a_node_whose_rack_or_tenant_nobody_named_is_not_changed_where_the_policy_bounds_by_it(
+    bounds: MaxUnavailable, kind: str
 ) -> None:
-    plan = propose(given([node("a")], {"a": seen("a", {})}, policy(pool("train", **bounds))))  # type: ignore[arg-type]
+    plan = one(bounds)
     assert plan.nodes == ()
-    assert [each.on for each in plan.left_out] == [on]
-    assert words in plan.left_out[0].detail
+    assert [each.on for each in plan.left_out] == [WaitingOn.BUDGET]
+    assert f"bounds max_unavailable by {kind}" in plan.left_out[0].detail
+    named = one(bounds, {kind: "x"})
+    assert [(each.kind, each.name, each.nodes, each.unavailable) for each in named.bounds] == [(kind, "x", 1, 1)]
+
+
+def test_a_pool_is_changed_in_its_windows_alone_and_not_at_all_where_none_is_long_enough() -> None:
+    long = (Span(T0 + timedelta(hours=1), T0 + timedelta(hours=7)),)
+    plan = one(windows=(WINDOW,), windows_utc={"train": long})
+    assert [(part.node, limits.windows) for part, limits in zip(plan.nodes, plan.pools, strict=True)] == [("a", long)]
+    for short in (
+        (),
+        (Span(T0, T0 + timedelta(minutes=59)),),
+        (Span(T0 - timedelta(hours=5), T0 + timedelta(minutes=5)),),
+    ):
+        none = one(windows=(WINDOW,), windows_utc={"train": short})
+        assert [each.on for each in none.left_out] == [WaitingOn.WINDOW]
+        assert "pool train has no window in which a change" in none.left_out[0].detail
+
+
+def test_a_node_that_a_person_took_out_of_service_is_left_to_them_and_uses_up_what_may_be_away() -> None:
+    nodes, facts = a_fleet(4)
+    owned = Work(owned={"n00": "is drained in Slurm by root: bad DIMM"}, told=frozenset(n.name for n in nodes))
+    plan = propose(given(nodes, facts, policy(pool("train", away="1"), pool("dev", away="1")), work=owned))
+    left = {each.subject: (each.on, each.detail) for each in plan.left_out}
+    assert left["n00"] == (WaitingOn.OWNED_BY_HUMAN, "is drained in Slurm by root: bad DIMM")
+    assert left["n02"] == (WaitingOn.BUDGET, "of pool train as many nodes are out of service already as may be")
+    assert sorted(part.node for part in plan.nodes) == ["n01", "n03"]
+
+
+def test_a_node_of_which_the_scheduler_says_nothing_is_not_planned() -> None:
+    plan = one(work=Work(unknown={"a": "Slurm does not answer"}))
+    assert [(each.on, each.detail) for each in plan.left_out] == [(WaitingOn.UNKNOWN_HEALTH, "Slurm does not answer")]
+
+
+def running(job_id: str, nodes: Sequence[str], **more: object) -> Job:
+    return Job(job_id, "x", tuple(nodes), **more)  # type: ignore[arg-type]
+
+
+def working(nodes: Sequence[str], *jobs: Job) -> Work:
+    on = {name: tuple(job for job in jobs if name in job.nodes) for name in nodes}
+    return Work(jobs={name: found for name, found in on.items() if found}, told=frozenset(nodes))
+
+
+def test_the_nodes_of_a_job_stand_in_one_stage_and_those_that_end_soon_go_first() -> None:
+    nodes, facts = a_fleet(20)
+    names = [each.name for each in nodes]
+    soon = running("1", names[4:8], ends_at=T0 + timedelta(minutes=10))
+    late = running("2", names[8:12], ends_at=T0 + timedelta(hours=10))
+    endless = running("3", names[12:13])
+    wanted = policy(
+        pool("train", away="50%"), pool("dev", away="50%"), shares=(Amount.parse("50%"), Amount.parse("100%"))
+    )
+    plan = propose(given(nodes, facts, wanted, work=working(names, soon, late, endless)))
+    stage_of = {node: stage.name for stage in plan.stages for node in stage.nodes}
+    assert {stage_of[name] for name in names[4:8]} == {"100%"}
+    assert len({stage_of[name] for name in names[8:12]}) == 1
+    order = [part.node for part in plan.nodes if not part.idle and stage_of[part.node] == "100%"]
+    assert order == [*names[4:8], *names[8:12], *names[12:13]]
+    assert plan.node("n04").free_at == "2026-03-01T08:10:00.000Z"
+    assert plan.node("n12").free_at == UNTOLD
+    assert [note for note in lint(plan) if note.severity == "fatal"] == []
+
+
+@pytest.mark.parametrize(("size", "requeue", "drain"), [(4, True, "requeue"), (4, False, "wait"), (11, True, "wait")])
+def test_a_job_is_ended_only_where_it_can_start_again_beside_its_stage(size: int, requeue: bool, drain: str) -> None:
+    names = [f"n{at:02}" for at in range(20)]
+    nodes = [node(name) for name in names]
+    facts = {name: seen(name, {}) for name in names}
+    job = running("1", names[:size], ends_at=T0 + timedelta(hours=1), requeue=requeue)
+    wanted = policy(pool("train", drain=Drain(DrainPolicy.REQUEUE)))
+    plan = propose(given(nodes, facts, wanted, work=working(names, job)))
+    assert {plan.node(name).drain for name in names[:size]} == {drain}
+    assert [note for note in lint(plan) if note.severity == "fatal"] == []
+
+
+def domain(count: int, away: str, **kinds: str) -> Plan:
+    """The plan for an NVLink domain of `count` nodes beside six nodes of none; `kinds` changes the trouble of some."""
+    names = [f"d{at}" for at in range(count)]
+    nodes = [Node(name, name, None, None, {"pool": "train", "nvlink_domain": "d"}, "hosts:1") for name in names]
+    facts = {name: seen(name, KINDS[kinds.get(name, "good")][0]) for name in names}
+    others, more = a_fleet(6)
+    return propose(given((*nodes, *others), {**facts, **more}, policy(pool("train", away=away), pool("dev"))))
+
+
+def test_an_nvlink_domain_is_changed_whole_or_not_at_all() -> None:
+    plan = domain(3, "3")
+    groups = [group for stage in plan.stages for group in stage.groups if set(group) & {"d0", "d1", "d2"}]
+    assert [set(group) >= {"d0", "d1", "d2"} for group in groups] == [True]
+    for broken in (domain(3, "2"), domain(3, "3", d1="held"), domain(3, "3", d1="GPU unknown")):
+        assert not {part.node for part in broken.nodes} & {"d0", "d1", "d2"}
+        assert [note for note in lint(broken) if note.severity == "fatal"] == []
+    assert "d" in domain(3, "2").left_out[0].detail
+    assert {part.node for part in domain(3, "3", d1="as wanted").nodes} >= {"d0", "d2"}
+
+
+def test_gpus_that_name_one_fabric_are_one_domain_without_a_label() -> None:
+    nodes, facts = a_fleet(4)
+    joined = {name: seen(name, {"gpu.nvlink_domain": "f00d.1"}) for name in facts}
+    plan = propose(given(nodes, joined, policy(pool("train", away="4"), pool("dev", away="4"))))
+    assert [len(group) for stage in plan.stages for group in stage.groups] == [4]
 
 
 def test_limits_are_of_the_whole_pool_and_only_of_pools_that_are_changed() -> None:
@@ -235,14 +344,17 @@ def test_what_was_asked_of_the_solver_once_is_not_asked_again_for_a_node_of_the_
         return base.solve(kind, each)
 
     propose(replace(base, solve=counted))
-    assert len(asked) == 2  # one class, two pools
+    assert len(asked) == 1  # one class, and two pools that want the same
+    apart = given(nodes, facts, policy(pool("train"), pool("dev", want="580.95.05")))
+    propose(replace(apart, solve=counted))
+    assert len(asked) == 3
 
 
 def test_a_policy_without_canaries_gives_a_plan_that_says_what_that_exposes() -> None:
     nodes, facts = a_fleet()
     notes = lint(propose(given(nodes, facts, policy(canary=False, shares=(Amount.parse("100%"),)))))
     assert [note.severity for note in notes] == ["advice"] * len(notes)
-    assert any("a bad driver reaches up to 6 nodes at once" in note.says for note in notes)
+    assert any("a bad driver reaches up to 5 nodes at once" in note.says for note in notes)
 
 
 def test_the_revision_of_the_facts_changes_with_a_lasting_value_and_not_with_the_time_of_a_look() -> None:

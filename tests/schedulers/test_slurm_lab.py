@@ -23,7 +23,7 @@ from muster.model.policy import SlurmSource
 from tests.support.slurm import NODES, PROGRAMS, Cluster, cluster
 
 T = TypeVar("T")
-pytestmark = [pytest.mark.lab(*PROGRAMS), pytest.mark.xdist_group("slurm")]
+pytestmark = [pytest.mark.lab(*PROGRAMS)]
 
 
 @pytest.fixture(scope="module")

@@ -313,12 +313,13 @@ def test_what_a_refusal_names_is_enough_to_refuse(name: str) -> None:
     assert isinstance(answer, NoSolution)
     told = list(leaves(answer.because))
     assert any(isinstance(leaf, Wanted) and leaf.path == "pools.train.driver" for leaf in told)
+    assert any(isinstance(leaf, RuleSays | NoCandidate) for leaf in told)
     node, asked, rules = rebuilt(answer.because, scenario.kind, scenario.demand)
     assert isinstance(solve(node, asked, scenario.base, rules), NoSolution)
 
 
 @given(UNIVERSES, KINDS, DEMANDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_in_small_universes_too_what_a_refusal_names_is_enough(
     base: KnowledgeBase, node: NodeClass, asked: Demand
 ) -> None:

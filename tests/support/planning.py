@@ -9,7 +9,7 @@ from muster.backends.packages.apt import BACKEND as APT
 from muster.knowledge.loader import load
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
 from muster.model.node import Node
-from muster.model.plan import NodePlan, Plan, PoolLimits, Stage, WaitingOn
+from muster.model.plan import UNTOLD, Bound, NodePlan, Plan, PoolLimits, Span, WaitingOn
 from muster.model.policy import (
     DriverPolicy,
     HostsSource,
@@ -25,7 +25,9 @@ from muster.model.quantities import Amount, Window
 from muster.model.versions.driver import DriverVersion
 from muster.planner.pools import placed
 from muster.planner.propose import PlanInput
-from muster.planner.stages import Candidate, StageWish, lay_out
+from muster.planner.stages import StageWish, lay_out
+from muster.planner.units import Unit
+from muster.planner.work import NO_SCHEDULER, Work, stamp
 from muster.solver.problem import Answer, Demand, NodeClass
 from muster.solver.search import solve
 from tests.support.values import T0, plan
@@ -38,7 +40,8 @@ GOOD: Mapping[str, FactValue] = MappingProxyType(
         "gpu.product": "NVIDIA H100 PCIe", "gpu.count": 8, "pci.gpus": 8, "settings.mig": "Disabled", "settings.mig_devices": "0",
         "settings.ecc": "Enabled", "settings.persistence": "Enabled", "settings.compute_mode": "Default", "settings.power_limit": "350.00 W",
         "settings.clocks": "1755 MHz", "module.nvidia.loaded": True, "module.nvidia.options_differ": (), "initramfs.images": (),
-        "cuda.toolkits": (), "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
+        "cuda.toolkits": (), "gpu.vbios": ("96.00.A5.00.01",), "gpu.nvlink_domain": "none",
+        "kernel.running": "6.1.0-18-amd64", "arch": "x86_64", "os.id": "debian",
         "os.version": "12", "module.nvidia.flavour": "open", "module.nvidia.disk_version": OLD,
         "module.nvidia.loaded_version": OLD, "library.libcuda.version": OLD, "lease.held": False, "root_fs.kind": "ext4",
         "holder.pids": (), "packages.manager": "dpkg",
@@ -113,6 +116,9 @@ def given(
     *,
     order: Sequence[str] | None = None,
     only_pool: str | None = None,
+    work: Work = NO_SCHEDULER,
+    windows: Mapping[str, tuple[Span, ...]] | None = None,
+    parent: str | None = None,
 ) -> PlanInput:
     wanted = wanted or policy()
     return PlanInput(
@@ -125,7 +131,10 @@ def given(
         order=tuple(n.name for n in nodes) if order is None else tuple(order),
         now=T0,
         knowledge_revision="k1",
-        only_pool=only_pool,
+        only_pools=(only_pool,) if only_pool else (),
+        work=work,
+        windows=windows or {},
+        parent=parent,
     )
 
 
@@ -190,20 +199,55 @@ def fleet(kinds: Sequence[str]) -> tuple[tuple[Node, ...], Mapping[str, NodeFact
     return tuple(nodes), facts
 
 
+def unit(name: str, **more: object) -> Unit:
+    """A unit of one idle node."""
+    given = {"nodes": (name,), "stratum": "s", "tier": 1, "free_s": 0, "chance": 0}
+    return Unit(name, **{**given, **more})  # type: ignore[arg-type]
+
+
 def staged(
-    candidates: Sequence[Candidate], wishes: Sequence[StageWish], limits: Mapping[str, int], pools: Mapping[str, str]
+    units: Sequence[Unit],
+    wishes: Sequence[StageWish],
+    limits: Mapping[str, int],
+    pools: Mapping[str, str],
+    *,
+    control: Amount | None = None,
+    racks: Mapping[str, int] | None = None,
+    windows: Mapping[str, tuple[Span, ...]] | None = None,
 ) -> Plan:
-    """A plan over candidates, with a limit for each pool."""
-    stages: tuple[Stage, ...] = lay_out(candidates, wishes)
+    """A plan over units, with a limit for each pool, and for each rack that `racks` names."""
+    laid = lay_out(units, wishes, control)
     step = plan().nodes[0].step
-    names = [name for stage in stages for name in stage.nodes]
+    by_node = {name: each for each in units for name in each.nodes}
+    names = [name for stage in laid.stages for name in stage.nodes]
     sizes = {name: list(pools.values()).count(name) for name in limits}
+
+    def part(name: str) -> NodePlan:
+        each = by_node[name]
+        domain = each.name if len(each.nodes) > 1 else ""
+        free_at = "" if each.idle else UNTOLD if each.free_s is None else stamp(T0 + timedelta(seconds=each.free_s))
+        return NodePlan(
+            name, pools[name], step, each.stratum, next(iter(each.racks), ""), next(iter(each.zones), ""), domain=domain, jobs=each.jobs,
+            free_at=free_at,
+        )  # fmt: skip
+
+    bounds = tuple(Bound("rack", rack, 10**6, most) for rack, most in (racks or {}).items())
+    tiers = ("development", "standard", "critical")
+    tier = {pools[name]: tiers[by_node[name].tier] for name in names}
     return replace(
         plan(),
-        stages=stages,
-        nodes=tuple(NodePlan(name, pools[name], step) for name in names),
-        pools=tuple(PoolLimits(name, sizes[name], limit, "wait", 3600) for name, limit in limits.items()),
+        stages=laid.stages,
+        nodes=tuple(part(name) for name in names),
+        pools=tuple(
+            PoolLimits(
+                name, sizes[name], limit, "wait", 3600, tier.get(name, "standard"), (windows or {}).get(name, ())
+            )
+            for name, limit in limits.items()
+        ),
         left_out=(),
+        control=control.basis_points if control else 0,
+        bounds=bounds,
+        strata=laid.strata,
     )
 
 

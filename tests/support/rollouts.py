@@ -114,9 +114,9 @@ def by_chance(seed: int, trouble: float) -> Callable[[Run], Event | None]:
     return choose
 
 
-def away(plan: Plan, runs: Sequence[Run], pool: str) -> int:
-    """How many nodes of a pool the rollout holds, or has left out of service."""
-    mine = {part.node for part in plan.nodes if part.pool == pool}
+def away(plan: Plan, runs: Sequence[Run], kind: str, name: str) -> int:
+    """How many nodes of a pool, rack or tenant the rollout holds, or has left out of service."""
+    mine = {part.node for part in plan.nodes if getattr(part, kind) == name}
     return sum(
         run.node in mine and (run.phase is Phase.QUARANTINED or (run.released and not run.ended)) for run in runs
     )

@@ -13,7 +13,8 @@ from muster.model.audit import Entry, Record
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
 from muster.model.node import Node
 from muster.model.phase import Phase
-from muster.model.plan import Plan, plan_from_body
+from muster.model.plan import Plan
+from muster.model.plan_form import plan_from_body
 from muster.model.run import Rollout, RolloutState, Run
 
 

@@ -16,7 +16,19 @@ from typing import Any
 
 from muster.backends import _codec, _gpu_counts
 from muster.backends._cut import Piece, pieces, told_in
-from muster.backends._parts import KEYED, OWN, PASSING, PASSING_LIST, SHARED, Broken, Facts, Listing, Part, rows_of
+from muster.backends._parts import (
+    KEYED,
+    OWN,
+    PASSING,
+    PASSING_LIST,
+    SHARED,
+    Broken,
+    Facts,
+    Listing,
+    Part,
+    Places,
+    rows_of,
+)
 from muster.model.fact import GONE, Fact, FactValue, NodeFacts, Told, Unknown
 from muster.model.frozen import dataclass
 
@@ -375,12 +387,13 @@ def load(on: sqlite3.Connection, broken: Broken) -> tuple[NodeFacts, ...]:
         for number, kind, mode, body in on.execute("SELECT id, kind, mode, body FROM look_parts")
     }
     listings: dict[str, Listing] = {}
+    places: Places = {}
     found = []
     rows = on.execute("SELECT node, observed_at, trouble, parts, own, passing FROM looks ORDER BY node")
     for node, observed_at, trouble, listed, own, passing in rows:
         try:
             if listed not in listings:
-                listings[listed] = _listing(listed, parts.__getitem__)
+                listings[listed] = _listing(listed, parts.__getitem__, places)
             observed = _codec.time_of(observed_at)
         except (ValueError, TypeError, KeyError) as error:
             raise broken(f"the facts of {node}", error) from error
@@ -395,8 +408,8 @@ def load_one(on: sqlite3.Connection, node: str, broken: Broken) -> NodeFacts | N
     return None if row is None else _node_facts(on, node, row, broken)
 
 
-def _listing(listed: str, part_of: Callable[[int], Part]) -> Listing:
-    return Listing([(part_of(part), at) for part, at in json.loads(listed)])
+def _listing(listed: str, part_of: Callable[[int], Part], places: Places | None = None) -> Listing:
+    return Listing([(part_of(part), at) for part, at in json.loads(listed)], places)
 
 
 def _node_facts(on: sqlite3.Connection, node: str, row: _Row, broken: Broken) -> NodeFacts:

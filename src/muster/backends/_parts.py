@@ -88,13 +88,20 @@ class Part:
 _KINDS = (dict, list, list, list, list)
 
 
+Places = dict[tuple[int, ...], Mapping[str, tuple[int, int]]]
+"""What `Listing.plain` gives, by the numbers of the plain parts: one for all listings that share those."""
+
+
 class Listing:
     """What looks have in common that are made of the same parts: which, of what kinds. One for all of them."""
 
-    __slots__ = ("_own_paths", "kinds", "lasting", "parts", "passing")
+    __slots__ = ("_numbers", "_own_paths", "_places", "_plain", "kinds", "lasting", "parts", "passing")
 
-    def __init__(self, parts: Sequence[tuple[Part, str | None]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Part, str | None]], places: Places | None = None) -> None:
         self.parts = tuple(parts)
+        self._numbers: dict[str, tuple[int, ...]] = {}
+        self._places = {} if places is None else places
+        self._plain: Mapping[str, tuple[int, int]] | None = None
         self.kinds: dict[str, list[tuple[Part, str | None, int]]] = {}
         self.lasting = self.passing = 0
         self._own_paths: frozenset[str] | None = None
@@ -105,6 +112,27 @@ class Listing:
             elif part.mode != SHARED:
                 place, self.passing = self.passing, self.passing + 1
             self.kinds.setdefault(part.kind, []).append((part, at, place))
+
+    def numbers(self, kind: str) -> tuple[int, ...]:
+        """The numbers of the parts of a kind."""
+        known = self._numbers.get(kind)
+        if known is None:
+            known = self._numbers[kind] = tuple([part.no for part, _, _ in self.kinds.get(kind, ())])
+        return known
+
+    @property
+    def plain(self) -> Mapping[str, tuple[int, int]]:
+        """For each path without a key which of `kinds[""]` has it, and where among that part's paths."""
+        if self._plain is None:
+            numbers = self.numbers("")
+            if numbers not in self._places:
+                self._places[numbers] = {
+                    path: (which, at)
+                    for which, (part, _, _) in reversed(list(enumerate(self.kinds.get("", ()))))
+                    for at, path in enumerate(part.content)
+                }
+            self._plain = self._places[numbers]
+        return self._plain
 
     @property
     def own_paths(self) -> frozenset[str]:
@@ -171,16 +199,33 @@ class Facts(ByKind):
         return Fact(path, raw, part.source, seen, part.mode >= PASSING)
 
     def __getitem__(self, path: str) -> Fact:
-        for part, at, place in self._listing.kinds.get(kind_of(path), ()):
+        kind = kind_of(path)
+        if not kind:
+            return self._plain_fact(path)
+        for part, at, place in self._listing.kinds.get(kind, ()):
             values = self._values(part, place)
             if path in values:
                 return self._fact(part, path, values[path], at)
         raise KeyError(path)
 
+    def _plain_fact(self, path: str) -> Fact:
+        which, position = self._listing.plain[path]
+        part, at, place = self._listing.kinds[""][which]
+        if part.mode == SHARED:
+            return self._fact(part, path, part.content[path], at)
+        row = self._row(part.mode)
+        try:
+            return self._fact(part, path, row[place][position], at)
+        except (TypeError, LookupError) as error:
+            raise self._broken("the values of a look", error) from error
+
     def __contains__(self, path: object) -> bool:
-        return isinstance(path, str) and any(
-            path in self._values(part, place) for part, _, place in self._listing.kinds.get(kind_of(path), ())
-        )
+        if not isinstance(path, str):
+            return False
+        kind = kind_of(path)
+        if not kind:
+            return path in self._listing.plain
+        return any(path in self._values(part, place) for part, _, place in self._listing.kinds.get(kind, ()))
 
     def __iter__(self) -> Iterator[str]:
         for parts in self._listing.kinds.values():
@@ -205,10 +250,10 @@ class Facts(ByKind):
         return tuple(path for part, _, place in self._listing.kinds.get(kind, ()) for path in self._values(part, place))
 
     def shared(self, kind: str) -> Hashable:
-        return tuple([part.no for part, _, _ in self._listing.kinds.get(kind, ())])
+        return self._listing.numbers(kind)
 
     def token(self, kind: str) -> Hashable:
-        numbers = self.shared(kind)
+        numbers = self._listing.numbers(kind)
         return (numbers, self._lasting, self._passing) if self._listing.is_own(kind) else numbers
 
     @property

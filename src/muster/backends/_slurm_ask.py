@@ -57,6 +57,12 @@ async def listed_jobs(transport: Transport) -> tuple[Job, ...]:
     return _current(_slurm_text.squeue(_answered(outcome, "squeue"), "squeue"))
 
 
+async def running(transport: Transport) -> tuple[Job, ...]:
+    """The jobs that hold nodes, with when they end and no more than a planner needs. Raises as `nodes` does."""
+    outcome = await _run(transport, "squeue", "-a", "-h", "-t", "R,S,CG,CF", "-o", _slurm_text.RUNNING_FORMAT)
+    return _slurm_text.squeue(_answered(outcome, "squeue"), "squeue", _slurm_text.RUNNING_FIELDS)
+
+
 def _current(jobs: Iterable[Job]) -> tuple[Job, ...]:
     """Slurm goes on telling of a job for minutes after its end. One that is still completing holds its nodes."""
     return tuple(job for job in jobs if job.state not in ENDED or "COMPLETING" in job.flags)

@@ -267,15 +267,15 @@ def _object(value: object) -> Object:
 
 def _text(value: object) -> str:
     """A text that can be printed and kept: JSON can name half a character, which no file or terminal takes."""
-    if not isinstance(value, str):
+    if value.__class__ is not str:
         return ""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def _texts(value: object) -> tuple[str, ...]:
     """A list of texts, which old releases write as one text with commas."""
-    if isinstance(value, list):
-        return tuple(text for each in value if (text := _text(each)))
+    if value.__class__ is list:
+        return tuple(text for each in value if (text := _text(each))) if value else ()
     return words.words_of(_text(value))
 
 

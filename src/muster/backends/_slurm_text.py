@@ -193,6 +193,11 @@ SQUEUE_FIELDS: Final = (
 SQUEUE_FORMAT: Final = "%A|%F|%T|%P|%u|%a|%D|%N|%l|%S|%e|%V|%v|%f|%b|%E|%h|%r|%j"
 
 
+RUNNING_FIELDS: Final = ("job_id", "state", "size", "limit", "ends_at", "partition", "account", "nodes")
+RUNNING_FORMAT: Final = "%A|%T|%D|%l|%e|%P|%a|%N"
+"""What a planner needs of running jobs, and no text that a user chose: as safe as JSON, at a hundredth of its length."""
+
+
 def squeue(content: bytes, name: str, fields: Sequence[str] = SQUEUE_FIELDS, separator: str = "|") -> tuple[Job, ...]:
     """The jobs of `squeue` without a header, one a line, in columns of these names; others are passed over. Raises BadInput with the line."""
     found = []

@@ -7,6 +7,7 @@ raises BadInput where it says so, in time and size bounded by MOST_HOSTS.
 import re
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from muster.model.errors import BadInput
@@ -16,6 +17,9 @@ MOST_HOSTS: Final = 200_000
 """`n[000000-999999]` is a slip or an attack, not a cluster: the largest known Slurm sites have some 20,000 nodes."""
 
 MOST_DIGITS: Final = 15
+_ALIKE: Final = 1024
+"""So many texts of a kind are remembered with what they mean: ten thousand nodes have dozens."""
+
 EMPTY: Final = frozenset({"", "(null)", "N/A", "n/a", "none", "None", "NONE", "Unknown", "UNKNOWN"})
 """How Slurm writes nothing."""
 
@@ -131,6 +135,7 @@ def _short(text: str | None) -> str:
     return shown if len(shown) <= 80 else shown[:76] + "...'"
 
 
+@lru_cache(maxsize=_ALIKE)
 def gres(text: str | None) -> tuple[Gres, ...]:
     """Generic resources: `gpu:h100:8(S:0-1),tmpdisk:7T`, also with `gres/` or `gres:` before. Never raises."""
     found = []
@@ -175,6 +180,11 @@ def gpus_of_gres(text: str | None) -> int | None:
 
 def node_state(words: Iterable[str]) -> tuple[NodeState, tuple[str, ...]]:
     """The state and the flags of a node from Slurm's words: `["IDLE","DRAIN"]`, `down` with flags, `MIXED+PLANNED`, `drained*`. Never raises."""
+    return _node_state(tuple(words))
+
+
+@lru_cache(maxsize=_ALIKE)
+def _node_state(words: tuple[str, ...]) -> tuple[NodeState, tuple[str, ...]]:
     state: NodeState | None = None
     flags: dict[str, None] = {}
     for word in (part for text in words for part in text.split("+")):
@@ -193,6 +203,11 @@ def node_state(words: Iterable[str]) -> tuple[NodeState, tuple[str, ...]]:
 
 def job_state(words: Iterable[str]) -> tuple[JobState, tuple[str, ...]]:
     """The state and the flags of a job from Slurm's words: `["RUNNING","COMPLETING"]`, `R`, `CANCELLED by 1000`. Never raises."""
+    return _job_state(tuple(words))
+
+
+@lru_cache(maxsize=_ALIKE)
+def _job_state(words: tuple[str, ...]) -> tuple[JobState, tuple[str, ...]]:
     state: JobState | None = None
     flags: dict[str, None] = {}
     for text in words:

@@ -42,8 +42,8 @@ COMMANDS: Mapping[str, Entry] = {
         "why",
         "why",
     ),
-    "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "say", "plan"),
-    "plans": Entry(SAY, "List, show, lint and approve plans.", "say", "plans"),
+    "plan": Entry(SAY, "Propose a change, as a plan. Changes nothing.", "plans", "plan"),
+    "plans": Entry(SAY, "List, show, compare, lint and approve plans.", "plans", "plans"),
     "knowledge": Entry(
         SAY, "Show, check and extend what Muster knows of drivers, CUDA and GPUs.", "knowledge", "knowledge"
     ),

@@ -10,7 +10,8 @@ import typer
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.control.bootstrap import carrier_lock, open_site
 from muster.control.lock import CarrierLock
-from muster.control.rollouts import abort, begin, carry, left_to_carry, summary
+from muster.control.plan_files import plan_given
+from muster.control.rollouts import abort, begin, carry, covered, left_to_carry, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Halted, Refused
@@ -35,7 +36,9 @@ RolloutId = Annotated[str, typer.Argument(help="The rollout's id, a unique begin
 
 @apply_app.command()
 def apply(
-    plan_id: Annotated[str, typer.Argument(help="The plan's id, a unique beginning of it, or `last`.")],
+    plan_id: Annotated[
+        str, typer.Argument(help="The plan's id, a unique beginning of it, `last`, or a file of `plan --out`.")
+    ],
     fleet: Fleet = None,
     store: StorePath = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done and stop.")] = False,
@@ -46,13 +49,13 @@ def apply(
 
     async def work() -> int:
         async with open_site(fleet, store) as site:
-            plan = await plan_named(site, plan_id)
+            plan = await plan_given(site, plan_id, keep=not dry_run)
             if dry_run and as_json:
                 notes = [{"severity": each.severity, "subject": each.subject, "says": each.says} for each in lint(plan)]
                 say(envelope("plan", {"id": plan.id, "plan": plan_body(plan), "lint": notes}))
                 return 0
             if dry_run:
-                for line in lines(plan, lint(plan), len(await site.store.approvals(plan.id))):
+                for line in lines(plan, lint(plan), len((await covered(site, plan)).approvals)):
                     say(line)
                 return 0
             return await carry_out(site, plan, detach=detach, as_json=as_json)

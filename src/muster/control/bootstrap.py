@@ -23,8 +23,9 @@ from muster.control.policy import find_policy, read_policy
 from muster.control.site import SITE_FOLDER, Makers, Site
 from muster.discovery import discover, one
 from muster.knowledge.loader import load
-from muster.model.errors import BadInput, MissingTool
+from muster.model.errors import BadInput, MissingTool, Partial
 from muster.model.inventory import Listing
+from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
 
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
     from muster.model.command import Command, Outcome
     from muster.model.fact import FactSpec
     from muster.model.inventory import Inventory
+    from muster.model.job import Answer
     from muster.model.policy import InventorySource, Policy, Validation
     from muster.model.validation import Floors
-    from muster.ports import Clock, Notifier, PackageManager, Transport, Validator
+    from muster.ports import Clock, Notifier, PackageManager, Store, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -74,21 +76,68 @@ SLURM_ANSWER_BYTES = 512 * 1024 * 1024
 """`squeue --json` of a hundred thousand jobs; nothing of it is kept but what is read out of it."""
 
 
-async def inventory(policy: Policy, folder: Path) -> Inventory:
-    """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read."""
-    return merged([await _listing(source, folder) for source in policy.inventory])
+async def inventory(policy: Policy, folder: Path, asked: SlurmAsked, store: Store) -> Inventory:
+    """The nodes of all the policy's sources, put together. Raises BadInput, MissingTool or Partial for a source that cannot be read.
+
+    A Slurm that does not answer stops no command: its nodes are then those that were collected last, and a warning says so. Where none ever
+    was and Slurm is the only source, there is nothing to go on with, and it raises.
+    """
+    return merged(
+        [await _listing(source, folder, asked, store, alone=len(policy.inventory) == 1) for source in policy.inventory]
+    )
 
 
-async def _listing(source: InventorySource, folder: Path) -> Listing:
+class SlurmAsked:
+    """What Slurm said to this process: its nodes are asked for once, at the first need."""
+
+    def __init__(self) -> None:
+        self._made: Any = None
+        self._answer: Answer | None = None
+
+    def _reader(self) -> Any:
+        if self._made is None:
+            _need_loop()
+            local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
+            self._made = _late("muster.backends.schedulers", "slurm", "SlurmReader")(local)
+        return self._made
+
+    async def nodes(self) -> Answer:
+        """Its nodes. Raises as `SlurmReader.nodes` does."""
+        if self._answer is None:
+            self._answer = cast("Answer", await self._reader().nodes())
+        return self._answer
+
+    async def view(self) -> SchedulerView:
+        """Its nodes and the jobs on them, or why they are not known."""
+        try:
+            return SchedulerView("Slurm", (await self.nodes()).nodes, await self._reader().running())
+        except (BadInput, MissingTool, Partial) as error:
+            return SchedulerView("Slurm", trouble=error.message)
+
+
+async def _no_view() -> SchedulerView:
+    return SchedulerView()
+
+
+async def _slurm(source: SlurmSource, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
+    try:
+        return cast(Listing, _late("muster.backends.inventory", "slurm", "listing")(await asked.nodes(), source))
+    except (MissingTool, Partial) as error:
+        remembered = _late("muster.backends.inventory", "slurm", "remembered")
+        known = cast(Listing, remembered(await store.nodes(), source, error.message))
+        if alone and not known.nodes:
+            raise
+        return known
+
+
+async def _listing(source: InventorySource, folder: Path, asked: SlurmAsked, store: Store, *, alone: bool) -> Listing:
     match source:
         case AnsibleSource(path=path):
             return _reader("ansible")(folder / path)
         case HostsSource(path=path):
             return Listing(str(folder / path), _late("muster.backends.inventory", "hosts", "read")(folder / path))
         case SlurmSource():
-            _need_loop()
-            local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
-            return cast(Listing, await _late("muster.backends.inventory", "slurm", "read")(local, source))
+            return await _slurm(source, asked, store, alone=alone)
         case LocalSource():
             return Listing("local", (Node(os.uname().nodename, LOCAL_ADDRESS, None, None, {}, "local"),))
         case DirectorySource(path=path):
@@ -228,11 +277,17 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     policy_file = find_policy(fleet)
     policy = read_policy(policy_file)
     folder = policy_file.resolve().parent
-    found = await inventory(policy, folder)
     path = store_path(policy, store)
     clock = SystemClock()
     opened = open_store(str(path), tell=_note)
-    remote = ssh_transport(policy, folder)
+    asked = SlurmAsked()
+    try:
+        found = await inventory(policy, folder, asked, opened)
+        remote = ssh_transport(policy, folder)
+    except BaseException:
+        await opened.close()
+        raise
+    has_slurm = any(isinstance(source, SlurmSource) for source in policy.inventory)
     transport = _LateTransport(lambda: _reach(policy, remote))
     makers = Makers(
         specs=cache(fact_specs),
@@ -261,6 +316,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
             ),
             knowledge=cache(lambda: load(knowledge_folder(policy, folder, path))),
             spawn_carrier=_carrier(policy_file, path),
+            scheduler_view=asked.view if has_slurm else _no_view,
         )
     finally:
         await transport.close()

@@ -5,6 +5,8 @@ from datetime import timedelta
 
 from muster.control.site import Site
 from muster.control.solving import check_pins, class_of, known_driver, solve_for, with_wish
+from muster.control.windows import open_windows
+from muster.control.work import work_of
 from muster.health.consistency import check
 from muster.health.judgement import Subject
 from muster.model.fact import NodeFacts
@@ -22,19 +24,28 @@ GPUS_REMEMBERED = timedelta(days=30)
 """A GPU that has not answered for so long is not missed any more: it was taken out."""
 
 
-async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str, only: str | None = None) -> Plan:
-    """Propose a plan and keep it. Changes no node. `seed` chooses the canaries; `only` names the one node to plan for.
+async def plan(
+    site: Site, *, driver: str | None, pool: str | None, seed: str, parent: Plan | None = None, only: str | None = None
+) -> tuple[Plan, tuple[str, ...]]:
+    """Propose a plan and keep it; and what whoever reads it should be warned of. Changes no node. `seed` chooses the canaries;
+    `only` names the one node to plan for.
 
-    Raises UnknownName for a driver or pool nobody knows.
+    With a `parent` it is a round of that one: its pools, and its driver where no other is asked for; the approval of the parent covers it as
+    long as it stays within (`planner.envelope`). Raises UnknownName for a driver or pool nobody knows.
     """
+    if driver is None and parent is not None and "," not in parent.target:
+        driver = parent.target
     if driver is not None:
         known_driver(site, driver)
     policy = with_wish(site.policy, driver, pool)
     if driver is None:
         check_pins(site, [each for each in policy.pools if pool in (None, each.name)])
+    pools = (pool,) if pool is not None else tuple(limits.pool for limits in parent.pools) if parent is not None else ()
     facts = await site.known_facts()
     placings = await site.placings(facts)
     base = site.knowledge()
+    now = site.clock.now()
+    work = await work_of(site)
     made = propose(
         PlanInput(
             policy=policy,
@@ -44,14 +55,18 @@ async def plan(site: Site, *, driver: str | None, pool: str | None, seed: str, o
             managers=tuple(site.managers.values()),
             solve=lambda kind, each: solve_for(site, kind, each),
             order=site.rng.shuffled(f"canaries/{seed}", [node.name for node in site.nodes]),
-            now=site.clock.now(),
+            now=now,
             knowledge_revision=base.revision,
-            only_pool=pool,
+            only_pools=pools,
+            work=work,
+            windows=open_windows(policy, now),
+            parent=None if parent is None else parent.id,
+            policy_name=site.policy_path.name,
             carried=lambda kind, target, flavour, version: carried(kind, target, flavour, version, base),
         )
     )
     await site.store.save_plan(made)
-    return made
+    return made, site.inventory.warnings
 
 
 async def subjects(

@@ -1,6 +1,7 @@
 """The use cases of a rollout: approve, begin, carry, show. One function each; what is decided is decided by pure code below."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from muster.control.site import Site
 from muster.control.validating import floors
@@ -9,10 +10,12 @@ from muster.model.approval import Approval
 from muster.model.audit import Record
 from muster.model.errors import NotApproved, Refused
 from muster.model.phase import Phase
-from muster.model.plan import Plan
+from muster.model.plan import NodePlan, Plan
 from muster.model.run import Rollout, RolloutState, Run
+from muster.planner.envelope import outside
 from muster.planner.gates import decide
-from muster.planner.lint import Note, lint
+from muster.planner.lint import lint
+from muster.planner.note import Note
 
 
 def fatal(plan: Plan) -> tuple[Note, ...]:
@@ -23,17 +26,44 @@ def fatal(plan: Plan) -> tuple[Note, ...]:
 async def past_failures(site: Site, plan: Plan) -> tuple[Note, ...]:
     """What this fleet has already learnt about the plan's drivers: each rollout to one of them that halted."""
     targets = {part.step.to_driver for part in plan.nodes}
-    plans = {each.id: each for each in await site.store.plans()}
+    halted = [rollout for rollout in await site.store.rollouts() if rollout.state is RolloutState.HALTED]
+    plans = {each.id: each for each in await site.store.plans()} if halted else {}
     return tuple(
         Note(
             "advice",
             rollout.rollout_id,
             f"to {plans[rollout.plan_id].target} halted here on {rollout.updated_at:%Y-%m-%d}: {rollout.why}",
         )
-        for rollout in await site.store.rollouts()
-        if rollout.state is RolloutState.HALTED
-        and targets & {part.step.to_driver for part in plans[rollout.plan_id].nodes}
+        for rollout in halted
+        if targets & {part.step.to_driver for part in plans[rollout.plan_id].nodes}
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """The approvals that a plan has: its own, and those of the plan that it is a round of as long as it stays within what was approved there.
+
+    `outside` says why the approval of the plan before does not cover it; empty where it does, or where there is none.
+    """
+
+    approvals: tuple[Approval, ...]
+    outside: tuple[str, ...] = ()
+
+
+async def covered(site: Site, plan: Plan) -> Covered:
+    """Who has approved a plan, or the one that it is a round of. The same person counts once."""
+    own = await site.store.approvals(plan.id)
+    if plan.parent is None:
+        return Covered(own)
+    parent = next((each for each in await site.store.plans() if each.id == plan.parent), None)
+    if parent is None:
+        return Covered(own, (f"{plan.parent}, of which it is a round, is not in this store",))
+    why = outside(plan, parent)
+    if why:
+        return Covered(own, why)
+    before = await covered(site, parent)
+    people = {approval.by for approval in own}
+    return Covered((*own, *(each for each in before.approvals if each.by not in people)), before.outside)
 
 
 async def approve(site: Site, plan: Plan, *, by: str, note: str) -> tuple[Approval, ...]:
@@ -47,7 +77,7 @@ async def approve(site: Site, plan: Plan, *, by: str, note: str) -> tuple[Approv
     if not plan.nodes:
         raise Refused(f"{plan.id} changes nothing", hint=f"see why with: muster plans show {plan.id}")
     await site.store.approve(Approval(plan.id, by, stamp(site.clock.now()), note))
-    return await site.store.approvals(plan.id)
+    return (await covered(site, plan)).approvals
 
 
 async def begin(site: Site, plan: Plan) -> tuple[Rollout, bool]:
@@ -72,20 +102,22 @@ async def begin(site: Site, plan: Plan) -> tuple[Rollout, bool]:
         for group, members in enumerate(each.groups)
         for node in members
     )  # fmt: skip
-    approvals = await site.store.approvals(plan.id)
+    approvals = (await covered(site, plan)).approvals
     body = {
         "plan": plan.id, "target": plan.target, "nodes": len(runs), "policy_revision": plan.policy_revision,
-        "knowledge_revision": plan.knowledge_revision, "approved_by": [{"by": a.by, "at": a.at} for a in approvals],
+        "knowledge_revision": plan.knowledge_revision, "parent": plan.parent,
+        "approved_by": [{"by": a.by, "at": a.at, "plan": a.plan_id} for a in approvals],
     }  # fmt: skip
     await site.store.begin(rollout, runs, Record(stamp(now), site.holder, "", "begin", body))
     return rollout, True
 
 
 async def _check_may_begin(site: Site, plan: Plan) -> None:
-    approvals = await site.store.approvals(plan.id)
-    if len(approvals) < plan.approvals:
+    found = await covered(site, plan)
+    if len(found.approvals) < plan.approvals:
+        why = f"; the approval of {plan.parent} does not cover it: {found.outside[0]}" if found.outside else ""
         raise NotApproved(
-            f"{plan.id} has {len(approvals)} of {plan.approvals} approvals",
+            f"{plan.id} has {len(found.approvals)} of {plan.approvals} approvals{why}",
             hint=f"muster plans show {plan.id}; muster plans approve {plan.id}",
         )
     if not plan.nodes:
@@ -107,26 +139,43 @@ async def _check_may_begin(site: Site, plan: Plan) -> None:
             f"{len(taken)} nodes of {plan.id} are at work in {busy[taken[0]][0]}: {', '.join(taken[:4])}",
             hint=f"wait for it: muster rollouts watch {busy[taken[0]][0]}",
         )
-    pools = {pool: rollout_id for rollout_id, pool in busy.values()}
-    shared = sorted({part.pool for part in plan.nodes} & set(pools))
-    if shared:
+    shared = _shared(plan, busy)
+    if shared is not None:
+        rollout_id, kind, name = shared
         raise Refused(
-            f"{pools[shared[0]]} is at work in pool {shared[0]}: two rollouts would each take the pool's whole limit",
-            hint=f"wait for it: muster rollouts watch {pools[shared[0]]}",
+            f"{rollout_id} is at work in {kind} {name}: two rollouts would each take the {kind}'s whole limit",
+            hint=f"wait for it: muster rollouts watch {rollout_id}",
         )
 
 
-async def _busy(site: Site) -> dict[str, tuple[str, str]]:
-    """Nodes that an open rollout still has to do with: the rollout and the pool."""
+def _shared(plan: Plan, busy: Mapping[str, tuple[str, Plan]]) -> tuple[str, str, str] | None:
+    """A rollout, and the pool, rack or tenant that it and this plan would both take nodes from, where one of the two bounds that."""
+    mine = {place: True for part in plan.nodes for place in _limited(part)}
+    bounded = {(bound.kind, bound.name) for bound in plan.bounds}
+    for node, (rollout_id, other) in sorted(busy.items()):
+        theirs = {(bound.kind, bound.name) for bound in other.bounds}
+        for kind, name in _limited(other.node(node)):
+            if (kind, name) in mine and (kind == "pool" or (kind, name) in bounded or (kind, name) in theirs):
+                return rollout_id, kind, name
+    return None
+
+
+def _limited(part: NodePlan) -> tuple[tuple[str, str], ...]:
+    """What a node's absence counts against."""
+    return (("pool", part.pool), ("rack", part.rack), ("tenant", part.tenant))
+
+
+async def _busy(site: Site) -> dict[str, tuple[str, Plan]]:
+    """Nodes that an open rollout still has to do with: the rollout and its plan."""
     plans = {plan.id: plan for plan in await site.store.plans()}
-    busy: dict[str, tuple[str, str]] = {}
+    busy: dict[str, tuple[str, Plan]] = {}
     for rollout in await site.store.rollouts():
         if rollout.state is RolloutState.DONE:
             continue
-        pools = {part.node: part.pool for part in plans[rollout.plan_id].nodes}
+        plan = plans[rollout.plan_id]
         for run in await site.store.runs(rollout.rollout_id):
             if not run.ended and (run.released or rollout.state not in (RolloutState.HALTED, RolloutState.ABORTED)):
-                busy[run.node] = (rollout.rollout_id, pools[run.node])
+                busy[run.node] = (rollout.rollout_id, plan)
     return busy
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from muster.knowledge.schema import KnowledgeBase
     from muster.model.fact import FactSpec, NodeFacts
     from muster.model.inventory import Carried, Inventory
+    from muster.model.job import SchedulerView
     from muster.model.node import Node
     from muster.model.plan import Plan
     from muster.model.policy import Policy
@@ -45,6 +46,8 @@ class Site:
 
     `carried` reads a folder of outputs that were carried here. It raises BadInput.
 
+    `scheduler_view` asks the scheduler that the inventory names, if any, what it knows of its nodes and jobs now; it does not raise.
+
     `spawn_carrier` starts the process that carries rollouts, detached; `person` is who is at work, for
     approvals; `holder` is the person on this machine, for leases and the audit log.
     """
@@ -64,6 +67,7 @@ class Site:
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
     spawn_carrier: Callable[[], None]
+    scheduler_view: Callable[[], Awaitable[SchedulerView]]
 
     @property
     def specs(self) -> tuple[FactSpec, ...]:

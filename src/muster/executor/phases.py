@@ -583,8 +583,7 @@ def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
 
 
 def _drain_limit_s(scene: Scene) -> int:
-    pool = scene.plan.node(scene.run.node).pool
-    return next(limits.drain_limit_s for limits in scene.plan.pools if limits.pool == pool)
+    return scene.plan.limits(scene.run.node).drain_limit_s
 
 
 def _driver_failed(scene: Scene, cause: str) -> Result:

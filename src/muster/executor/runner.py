@@ -95,10 +95,13 @@ class Runner:
 
     async def _result(self, run: Run, rollout: Rollout, plan: Plan, keep: Callable[[NodeFacts], None]) -> Result:
         if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:
-            # In the lease phase the node may have given its lease and the answer been lost: that goes over a release.
-            event = Event.FAILED if run.phase is Phase.LEASE_REQUIRED else Event.REFUSED
-            return Result(event, f"the rollout is {rollout.state.value}: {rollout.why}")
+            return _given_up(run, f"the rollout is {rollout.state.value}: {rollout.why}")
         now = self._tools.clock.now()
+        if run.phase in machine.BEFORE_CHANGE and not plan.limits(run.node).open_at(now):
+            return _given_up(
+                run,
+                f"the window of pool {plan.node(run.node).pool} closes too soon for a change to begin: {run.phase.value}",
+            )
         session = Session(
             transport=self._tools.transport,
             clock=self._tools.clock,
@@ -151,6 +154,12 @@ class Runner:
         if name not in self._nodes:
             self._nodes |= {node.name: node for node in await self._tools.store.nodes()}
         return self._nodes[name]
+
+
+def _given_up(run: Run, why: str) -> Result:
+    """The end of a run that has changed nothing yet."""
+    # In the lease phase the node may have given its lease and the answer been lost: that goes over a release.
+    return Result(Event.FAILED if run.phase is Phase.LEASE_REQUIRED else Event.REFUSED, why)
 
 
 def advanced(run: Run, result: Result, now: datetime) -> Run:

@@ -157,8 +157,7 @@ class Session:
         return LeaseAnswer(None, answer.why or _last(outcome))
 
     def _drain_limit_s(self) -> int:
-        pool = self.plan.node(self.run.node).pool
-        return next(limits.drain_limit_s for limits in self.plan.pools if limits.pool == pool)
+        return self.plan.limits(self.node.name).drain_limit_s
 
     async def release_lease(self) -> LeaseAnswer | Unreachable:
         """Give the node back; a lease that is not there any more is fine, somebody else's is left alone."""

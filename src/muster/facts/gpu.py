@@ -63,6 +63,8 @@ _PROVIDES = (
     "settings.mig_devices",
     "gpu.fabric_state",
     "gpu.confidential",
+    "gpu.vbios",
+    "gpu.nvlink_domain",
     *(f"gpu[*].{field}" for field in _FIELDS),
 )
 
@@ -72,8 +74,11 @@ _DEPRECATED = "requested functionality has been deprecated"
 MOST_GPUS = 256
 """More than any node has (16, times MIG's 7, with room): a report beyond it is broken, and reading it would take long."""
 
+_CLUSTER = "fabric/clusterUuid"
+_NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
 _SUMS = (
-    "gpu", "mig_devices", "mig_device", "uuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version", "cuda_umd_version",
+    "gpu", "mig_devices", "mig_device", "uuid", "clusterUuid", "attached_gpus", "driver_version", "kmd_version", "cuda_version",
+    "cuda_umd_version",
     "cc_protected_memory_usage",
 )  # fmt: skip
 _READ = sorted(
@@ -137,6 +142,13 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
         _text(log, "attached_gpus"), "the report does not say how many GPUs are attached"
     )
     found["gpu.product"] = _read.text_or(", ".join(sorted(set(names) - {""})), "no GPU reports a name")
+    versions = {value for path, value in found.items() if path.endswith("].vbios") and isinstance(value, str)}
+    found["gpu.vbios"] = tuple(sorted(versions)) or Unknown("no GPU reports its VBIOS")
+    # A node joins others to one NVLink domain; without a fabric, or with one of its own, all of a cluster's UUID is zero or not there.
+    clusters = {
+        text for gpu in log.findall("gpu") if (text := _text(gpu, _CLUSTER)) and text not in (_NO_CLUSTER, "N/A")
+    }
+    found["gpu.nvlink_domain"] = "+".join(sorted(clusters)) or "none"
     # From 610 on the plain names carry "Deprecated, see ..." and the versions stand under new ones.
     found["gpu.driver_version"] = _read.text_or(
         _version(log, "driver_version", "kmd_version"), "the report states no driver version"

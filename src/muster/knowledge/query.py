@@ -42,6 +42,8 @@ _KINDS: Final = {
     ReleaseLine.PRODUCTION: BranchKind.PRODUCTION,
 }
 _WORD = re.compile(r"[a-z0-9]+", re.ASCII)
+_MOST_NAMES: Final = 4096
+"""So many names of products are remembered with their words: a fleet has dozens, and they are asked for again for each class of nodes."""
 
 
 def releases(
@@ -275,6 +277,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text.casefold()))
 
 
+@lru_cache(maxsize=_MOST_NAMES)
 def _holds(name: str, part: str) -> bool:
     """Whether the words of `part` stand in `name` one after the other: `A100` in `A100-SXM4`, not in `A100X`."""
     whole, wanted = _words(name), _words(part)

@@ -1,11 +1,13 @@
 """Questions about known faults: which strike a driver on a GPU, which strike a change of branch. Pure; it weighs nothing."""
 
+from functools import lru_cache
+
 from muster.knowledge.claims import Claim
 from muster.knowledge.query import branch_number, identify
 from muster.knowledge.records import KnownIssue, When
 from muster.knowledge.schema import KnowledgeBase
 from muster.model.frozen import dataclass
-from muster.model.ranges import parse_ranges
+from muster.model.ranges import Ranges, parse_ranges
 from muster.model.versions.driver import DriverVersion
 
 
@@ -37,12 +39,17 @@ def issues_of(
     """
     found = []
     for issue in base.of(KnownIssue).values():
-        bounded = issue.drivers is not None and driver.plain in parse_ranges(issue.drivers, DriverVersion)
+        bounded = issue.drivers is not None and driver.plain in _drivers(issue.drivers)
         if not bounded and driver.plain not in issue.reported:
             continue
         if _is_for(base, issue, product) and (issue.flavour is None or flavour is None or issue.flavour == flavour):
             found.append(IssueMatch(issue, certain=bounded and issue.when is When.ALWAYS))
     return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _drivers(text: str) -> Ranges[DriverVersion]:
+    return parse_ranges(text, DriverVersion)  # once for each record, not for each class of nodes
 
 
 def upgrade_issues(base: KnowledgeBase, before: str, after: str) -> tuple[IssueMatch, ...]:

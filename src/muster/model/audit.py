@@ -48,6 +48,10 @@ def _plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no canonical JSON")
 
 
+_SURE = frozenset((str, int, bool, type(None)))
+"""Classes of which every value has one text: most of what there is, and not worth a call."""
+
+
 def _one_text(value: object) -> None:
     if isinstance(value, float):
         raise TypeError("canonical JSON holds no floats")
@@ -56,10 +60,12 @@ def _one_text(value: object) -> None:
             # json would write the keys 1 and "1", or None and "null", as one text.
             if not isinstance(key, str):
                 raise TypeError(f"canonical JSON has texts as keys, not {type(key).__name__}")
-            _one_text(member)
+            if member.__class__ not in _SURE:
+                _one_text(member)
     elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
         for member in value:
-            _one_text(member)
+            if member.__class__ not in _SURE:
+                _one_text(member)
 
 
 def entry_hash(chain: str, seq: int, record: Record, prev: str) -> str:

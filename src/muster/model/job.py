@@ -192,6 +192,19 @@ class SchedulerConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class SchedulerView:
+    """What a scheduler says of its nodes and of the jobs on them, at one time. `name` is empty where there is none.
+
+    `trouble` says why it said nothing; then nothing of it is known, and nothing may be taken for idle.
+    """
+
+    name: str = ""
+    nodes: tuple[SchedulerNode, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    trouble: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One answer of a scheduler, whatever of it was asked. `release` and `form` (its data parser) are empty where it does not say."""
 

@@ -97,26 +97,31 @@ class Remembered(Generic[K, R]):
         whole = (facts.facts.alike, facts.trouble, key)
         if whole in self._alike:
             return self._alike[whole]
-        by_kinds = self._kinds.setdefault(key, {})
-        for kinds, answers in by_kinds.items():
+        for kinds, answers in self._kinds.setdefault(key, {}).items():
             shared = _shared(facts, facts.facts, kinds)
             if shared in answers:
+                if facts.facts.alike is not None:
+                    self._alike[whole] = answers[shared]
                 return answers[shared]
-        shapes = self._shapes.setdefault(key, {})
-        for shape, answers in shapes.items():
+        for shape, answers in self._shapes.setdefault(key, {}).items():
             seen = _seen(facts, facts.facts, shape)
             if seen in answers:
                 return answers[seen]
-        reads = _Reads(facts.facts)
+        return self._asked(facts, facts.facts, key)
+
+    def _asked(self, facts: NodeFacts, by_kind: ByKind, key: K) -> R:
+        reads = _Reads(by_kind)
         answer = self._judge(replace(facts, facts=reads), key)
         if not reads.own and not reads.all_of_it:
-            self._alike[whole] = answer
+            self._alike[by_kind.alike, facts.trouble, key] = answer
             kinds = tuple(dict.fromkeys((*reads.kinds, *([""] if reads.plain else []))))
+            by_kinds = self._kinds.setdefault(key, {})
             if kinds in by_kinds or len(by_kinds) < _MOST_SHAPES:
-                by_kinds.setdefault(kinds, {})[_shared(facts, facts.facts, kinds)] = answer
+                by_kinds.setdefault(kinds, {})[_shared(facts, by_kind, kinds)] = answer
+        shapes = self._shapes.setdefault(key, {})
         shape = (tuple(reads.plain), tuple(reads.kinds))
         if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
-            shapes.setdefault(shape, {})[_seen(facts, facts.facts, shape)] = answer
+            shapes.setdefault(shape, {})[_seen(facts, by_kind, shape)] = answer
         return answer
 
 

@@ -1,10 +1,11 @@
 """The plan: an immutable proposal that leaves the executor nothing to decide, with a report of what was not planned and why.
 
-Its id is the hash of its content. A plan is never patched; a new one is made.
+Its id is the hash of its content. A plan is never patched; a new one is made. How its body is read back is `plan_form`'s.
 """
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 
@@ -12,7 +13,16 @@ from muster.model.audit import canonical
 from muster.model.frozen import dataclass
 from muster.model.stack import PackagePin
 
-SCHEMA = "muster.plan/1"
+SCHEMA = "muster.plan/2"
+SCHEMA_1 = "muster.plan/1"
+"""The form of plans before strata, bounds and windows. A rollout outlives our releases, so such a plan keeps its id."""
+
+CHANGE_S = 3600
+"""What must be left of a window when a change begins: a restart may take half an hour and a validation a quarter, and the packages come
+before both. A change that has begun is not stopped by the end of its window."""
+
+UNTOLD = "unknown"
+"""Stands in `NodePlan.free_at` where nobody knows when the node's jobs end."""
 
 
 class WaitingOn(StrEnum):
@@ -84,41 +94,138 @@ def _names_only_in(some: tuple[PackagePin, ...], others: tuple[PackagePin, ...])
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """What is to be done on one node."""
+    """What is to be done on one node, and what of it the order of the rollout rests on.
+
+    `stratum` is what software can see of it (model, VBIOS, kernel, flavour); `rack`, `zone` (of cooling) and `tenant` are empty where nobody
+    named them; nodes with one `domain` (an NVLink domain) are changed as one. `jobs` run on it; `free_at` is when they end (RFC 3339 UTC),
+    UNTOLD where nobody knows, empty for a node without work. `drain` is how its jobs are treated.
+    """
 
     node: str
     pool: str
     step: Step
+    stratum: str = ""
+    rack: str = ""
+    zone: str = ""
+    tenant: str = ""
+    domain: str = ""
+    gpus: int = 0
+    jobs: tuple[str, ...] = ()
+    free_at: str = ""
+    drain: str = "wait"
+
+    @property
+    def unit(self) -> str:
+        """What it is changed together with: its NVLink domain, else itself."""
+        return f"domain {self.domain}" if self.domain else self.node
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing runs on it, as far as was seen."""
+        return not self.free_at
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Nodes released in small groups. `groups` partitions `nodes`; a group is released when the one before ended well."""
+    """Nodes released in small groups. `groups` partitions `nodes`; a group is released when the one before ended well.
+
+    The `control` stage is the last one: its nodes stay as they are, for comparison, until everything before them has soaked.
+    """
 
     name: str
     nodes: tuple[str, ...]
     groups: tuple[tuple[str, ...], ...]
     soak_s: int
     canary: bool
+    control: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which a pool may be changed: from `opens` until `closes`, aware UTC."""
+
+    opens: datetime
+    closes: datetime
+
+    def takes(self, at: datetime) -> bool:
+        """Whether a change may begin at `at`: the window is open, and long enough still."""
+        return self.opens <= at and at + timedelta(seconds=CHANGE_S) <= self.closes
 
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """What the plan may take from a pool at one time: `unavailable` nodes of `nodes`; how long a drain may take, by which policy."""
+    """What the plan may take from a pool at one time: `unavailable` nodes of `nodes`; how long a drain may take, by which policy.
+
+    `windows` are the times, in order, in which its nodes may be changed; none: at any time.
+    """
 
     pool: str
     nodes: int
     unavailable: int
     drain_policy: str
     drain_limit_s: int
+    tier: str = "standard"
+    windows: tuple[Span, ...] = ()
+
+    def open_at(self, at: datetime) -> bool:
+        """Whether a change in this pool may begin at `at`."""
+        return not self.windows or any(span.takes(at) for span in self.windows)
+
+    def next_open(self, at: datetime) -> datetime | None:
+        """From when on, not before `at`, a change may begin; None after the last of the windows."""
+        if self.open_at(at):
+            return at
+        return next((span.opens for span in self.windows if span.opens > at and span.takes(span.opens)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What may be away of one rack or tenant (`kind`) at one time, over all pools: `unavailable` nodes of `nodes`."""
+
+    kind: str
+    name: str
+    nodes: int
+    unavailable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stratum:
+    """Units of the plan that software cannot tell apart, and how many of them are held back for comparison until the last soak.
+
+    With fewer than STRATUM_AT_LEAST units there is no comparison, and nothing is held back.
+    """
+
+    name: str
+    units: int
+    control: int
+
+
+STRATUM_AT_LEAST = 3
+"""Below this many units a stratum has no statistical gate: one canary and one control say nothing of each other. Two may differ by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What the rollout costs if all goes well, by simple arithmetic: how long it takes, how long its nodes take no new work while they are
+    drained (node-seconds), how long their GPUs stand still for the change (GPU-seconds). `stages_s` is when each stage has ended, from the
+    beginning. `untold` counts the nodes whose jobs end at a time that nobody knows: each is taken for the pool's whole limit.
+    """
+
+    duration_s: int
+    drain_node_s: int
+    lost_gpu_s: int
+    stages_s: tuple[int, ...]
+    untold: int
 
 
 @dataclass(frozen=True)
 class Plan:
     """An immutable proposal for a fleet. See the module for its laws.
 
-    Without slots, so that the id and the way to a node's part are worked out once: over 10,000 nodes the hash takes half a second, and
-    both are asked for at every step of every run.
+    `parent` is the plan whose approval may cover this one. `control` is the share of each stratum that the policy holds back, in hundredths
+    of a percent. `schema` is the form under which it has its id: a plan of an earlier release keeps its own.
+
+    Without slots, so that the id and the way to a node's part are worked out once: both are asked for at every step of every run.
     """
 
     fleet: str
@@ -135,25 +242,54 @@ class Plan:
     nodes: tuple[NodePlan, ...]
     left_out: tuple[Waiting, ...]
     because: tuple[str, ...]
+    control: int = 0
+    bounds: tuple[Bound, ...] = ()
+    strata: tuple[Stratum, ...] = ()
+    forecast: Forecast | None = None
+    schema: str = SCHEMA
 
     @cached_property
     def id(self) -> str:
         """`plan-` and the first 16 hex digits of SHA-256 over the canonical JSON of the content."""
-        return "plan-" + hashlib.sha256(canonical(plan_body(self))).hexdigest()[:16]
+        return "plan-" + hashlib.sha256(self.text).hexdigest()[:16]
+
+    @cached_property
+    def text(self) -> bytes:
+        """The canonical JSON of the content, from which the id is made and which a store keeps."""
+        return canonical(plan_body(self))
 
     def node(self, name: str) -> NodePlan:
         """The part of node `name`; KeyError when the plan leaves it out."""
         return self._parts[name]
 
+    def place(self, name: str) -> int:
+        """The place of a planned node in the order of change."""
+        return self._places[name]
+
+    def limits(self, node: str) -> PoolLimits:
+        """The limits of the pool of a planned node."""
+        return self._limits[self.node(node).pool]
+
     @cached_property
     def _parts(self) -> Mapping[str, NodePlan]:
         return {part.node: part for part in reversed(self.nodes)}
 
+    @cached_property
+    def _places(self) -> Mapping[str, int]:
+        return {part.node: at for at, part in enumerate(self.nodes)}
+
+    @cached_property
+    def _limits(self) -> Mapping[str, PoolLimits]:
+        return {limits.pool: limits for limits in self.pools}
+
 
 def plan_body(plan: Plan) -> Mapping[str, object]:
-    """The plan as JSON values (no floats); `plan_from_body` is its inverse."""
-    return {
-        "schema": SCHEMA,
+    """The plan as JSON values (no floats); `plan_form.plan_from_body` is its inverse.
+
+    Nodes that are alike share a step, and those left out for one reason stand together: ten thousand nodes are dozens of cases.
+    """
+    body: dict[str, object] = {
+        "schema": plan.schema,
         "fleet": plan.fleet,
         "created_at": plan.created_at,
         "parent": plan.parent,
@@ -163,174 +299,91 @@ def plan_body(plan: Plan) -> Mapping[str, object]:
         "knowledge_revision": plan.knowledge_revision,
         "facts_revision": plan.facts_revision,
         "approvals": plan.approvals,
-        "pools": [_fields(p) for p in plan.pools],
-        "stages": [
-            {
-                "name": s.name, "nodes": list(s.nodes), "groups": [list(g) for g in s.groups], "soak_s": s.soak_s,
-                "canary": s.canary,
-            }
-            for s in plan.stages
-        ],
-        "nodes": [_node_body(n) for n in plan.nodes],
-        "left_out": [{"subject": w.subject, "on": w.on.value, "detail": w.detail} for w in plan.left_out],
         "because": list(plan.because),
-    }  # fmt: skip
-
-
-def _fields(limits: PoolLimits) -> Mapping[str, object]:
-    return {
-        "pool": limits.pool, "nodes": limits.nodes, "unavailable": limits.unavailable, "drain_policy": limits.drain_policy,
-        "drain_limit_s": limits.drain_limit_s,
-    }  # fmt: skip
-
-
-def _node_body(part: NodePlan) -> Mapping[str, object]:
-    step = part.step
-    return {
-        "node": part.node,
-        "pool": part.pool,
-        "step": {
-            "from_driver": step.from_driver,
-            "to_driver": step.to_driver,
-            "flavour": step.flavour,
-            "manager": step.manager,
-            "packages": {p.name: p.version for p in step.packages},
-            "back": {p.name: p.version for p in step.back},
-            "restart": step.restart,
-            "expects": {e.path: e.value for e in step.expects},
-            "done_when": {e.path: e.value for e in step.done_when},
-        },
+    }
+    if plan.schema == SCHEMA_1:
+        return body | _body_1(plan)
+    # The same object is the same step, which is asked first: that is cheaper than to compare thousands by content.
+    bodies = {id(part.step): _step_body(part.step) for part in plan.nodes}
+    numbers: dict[bytes, int] = {}
+    number_of = {key: numbers.setdefault(canonical(step), len(numbers)) for key, step in bodies.items()}
+    steps = {number_of[key]: step for key, step in bodies.items()}
+    return body | {
+        "control": plan.control,
+        "pools": [_pool_body(limits) for limits in plan.pools],
+        "bounds": [
+            {"kind": b.kind, "name": b.name, "nodes": b.nodes, "unavailable": b.unavailable} for b in plan.bounds
+        ],
+        "strata": [{"name": s.name, "units": s.units, "control": s.control} for s in plan.strata],
+        "stages": [_stage_body(stage) | {"control": stage.control} for stage in plan.stages],
+        "steps": [steps[number] for number in range(len(steps))],
+        "nodes": [_node_body(part, number_of[id(part.step)]) for part in plan.nodes],
+        "left_out": _left_body(plan.left_out),
+        "forecast": None if plan.forecast is None else _forecast_body(plan.forecast),
     }
 
 
-def plan_from_body(body: object) -> Plan:
-    """The inverse of `plan_body`; pins and expectations come back in name order, which leaves the id as it was.
-
-    Strict: raises ValueError naming the field (`nodes[3].step.restart: ...`) for one that is missing, unknown or of another form.
-    """
-    top = _Part.of(
-        body, "plan", "schema", "fleet", "created_at", "parent", "target", "flavour", "policy_revision", "knowledge_revision",
-        "facts_revision", "approvals", "pools", "stages", "nodes", "left_out", "because",
-    )  # fmt: skip
-    if top.text("schema") != SCHEMA:
-        raise ValueError(f"plan.schema: must be {SCHEMA}, not {top.text('schema')!r}")
-    return Plan(
-        fleet=top.text("fleet"),
-        created_at=top.text("created_at"),
-        parent=None if top.members["parent"] is None else top.text("parent"),
-        target=top.text("target"),
-        flavour=top.text("flavour"),
-        policy_revision=top.text("policy_revision"),
-        knowledge_revision=top.text("knowledge_revision"),
-        facts_revision=top.text("facts_revision"),
-        approvals=top.whole("approvals"),
-        pools=tuple(_pool_from(value, at) for at, value in top.items("pools")),
-        stages=tuple(_stage_from(value, at) for at, value in top.items("stages")),
-        nodes=tuple(_node_from(value, at) for at, value in top.items("nodes")),
-        left_out=tuple(_waiting_from(value, at) for at, value in top.items("left_out")),
-        because=top.texts("because"),
-    )
+def _body_1(plan: Plan) -> dict[str, object]:
+    pools = [
+        {"pool": p.pool, "nodes": p.nodes, "unavailable": p.unavailable, "drain_policy": p.drain_policy, "drain_limit_s": p.drain_limit_s}
+        for p in plan.pools
+    ]  # fmt: skip
+    return {
+        "pools": pools,
+        "stages": [_stage_body(stage) for stage in plan.stages],
+        "nodes": [{"node": part.node, "pool": part.pool, "step": _step_body(part.step)} for part in plan.nodes],
+        "left_out": [{"subject": w.subject, "on": w.on.value, "detail": w.detail} for w in plan.left_out],
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """One object of a plan's body, read strictly: every getter raises ValueError with the field's place."""
-
-    members: Mapping[str, object]
-    at: str
-
-    @classmethod
-    def of(cls, value: object, at: str, *keys: str) -> "_Part":
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{at}: must be an object")
-        for key in keys:
-            if key not in value:
-                raise ValueError(f"{at}.{key}: is missing")
-        for key in value:
-            if key not in keys:
-                raise ValueError(f"{at}.{key}: is not known")
-        return cls(value, at)
-
-    def text(self, key: str) -> str:
-        return _text(self.members[key], f"{self.at}.{key}")
-
-    def whole(self, key: str) -> int:
-        value = self.members[key]
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{self.at}.{key}: must be a whole number")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.members[key]
-        if not isinstance(value, bool):
-            raise ValueError(f"{self.at}.{key}: must be true or false")
-        return value
-
-    def items(self, key: str) -> tuple[tuple[str, object], ...]:
-        return _items(self.members[key], f"{self.at}.{key}")
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        return tuple(_text(value, at) for at, value in self.items(key))
-
-    def pairs(self, key: str) -> tuple[tuple[str, str], ...]:
-        value, at = self.members[key], f"{self.at}.{key}"
-        if not isinstance(value, Mapping):
-            raise ValueError(f"{at}: must be an object")
-        return tuple((_text(name, at), _text(value[name], f"{at}.{name}")) for name in sorted(value))
+def _pool_body(limits: PoolLimits) -> dict[str, object]:
+    return {
+        "pool": limits.pool, "nodes": limits.nodes, "unavailable": limits.unavailable, "drain_policy": limits.drain_policy,
+        "drain_limit_s": limits.drain_limit_s, "tier": limits.tier,
+        "windows": [[span.opens.isoformat(), span.closes.isoformat()] for span in limits.windows],
+    }  # fmt: skip
 
 
-def _text(value: object, at: str) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{at}: must be a text")
-    return value
+def _stage_body(stage: Stage) -> dict[str, object]:
+    return {
+        "name": stage.name, "nodes": list(stage.nodes), "groups": [list(g) for g in stage.groups], "soak_s": stage.soak_s,
+        "canary": stage.canary,
+    }  # fmt: skip
 
 
-def _items(value: object, at: str) -> tuple[tuple[str, object], ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError(f"{at}: must be a list")
-    return tuple((f"{at}[{index}]", item) for index, item in enumerate(value))
+def _step_body(step: Step) -> dict[str, object]:
+    return {
+        "from_driver": step.from_driver,
+        "to_driver": step.to_driver,
+        "flavour": step.flavour,
+        "manager": step.manager,
+        "packages": {p.name: p.version for p in step.packages},
+        "back": {p.name: p.version for p in step.back},
+        "restart": step.restart,
+        "expects": {e.path: e.value for e in step.expects},
+        "done_when": {e.path: e.value for e in step.done_when},
+    }
 
 
-def _pool_from(value: object, at: str) -> PoolLimits:
-    part = _Part.of(value, at, "pool", "nodes", "unavailable", "drain_policy", "drain_limit_s")
-    return PoolLimits(
-        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s")
-    )  # fmt: skip
+def _node_body(part: NodePlan, step: int) -> dict[str, object]:
+    return {
+        "node": part.node, "pool": part.pool, "step": step, "stratum": part.stratum, "rack": part.rack, "zone": part.zone,
+        "tenant": part.tenant, "domain": part.domain, "gpus": part.gpus, "jobs": list(part.jobs), "free_at": part.free_at,
+        "drain": part.drain,
+    }  # fmt: skip
 
 
-def _stage_from(value: object, at: str) -> Stage:
-    part = _Part.of(value, at, "name", "nodes", "groups", "soak_s", "canary")
-    groups = tuple(
-        tuple(_text(name, here) for here, name in _items(group, there)) for there, group in part.items("groups")
-    )
-    return Stage(part.text("name"), part.texts("nodes"), groups, part.whole("soak_s"), part.flag("canary"))
+def _left_body(left_out: tuple[Waiting, ...]) -> list[dict[str, object]]:
+    groups: list[tuple[Waiting, list[str]]] = []
+    for left in left_out:
+        if not groups or (groups[-1][0].on, groups[-1][0].detail) != (left.on, left.detail):
+            groups.append((left, []))
+        groups[-1][1].append(left.subject)
+    return [{"on": first.on.value, "detail": first.detail, "subjects": subjects} for first, subjects in groups]
 
 
-def _node_from(value: object, at: str) -> NodePlan:
-    part = _Part.of(value, at, "node", "pool", "step")
-    step = _Part.of(
-        part.members["step"], f"{at}.step", "from_driver", "to_driver", "flavour", "manager", "packages", "back", "restart", "expects",
-        "done_when",
-    )  # fmt: skip
-    return NodePlan(
-        part.text("node"),
-        part.text("pool"),
-        Step(
-            from_driver=step.text("from_driver"),
-            to_driver=step.text("to_driver"),
-            flavour=step.text("flavour"),
-            manager=step.text("manager"),
-            packages=tuple(PackagePin(name, version) for name, version in step.pairs("packages")),
-            back=tuple(PackagePin(name, version) for name, version in step.pairs("back")),
-            restart=step.text("restart"),
-            expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
-            done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
-        ),
-    )
-
-
-def _waiting_from(value: object, at: str) -> Waiting:
-    part = _Part.of(value, at, "subject", "on", "detail")
-    if part.text("on") not in tuple(WaitingOn):
-        raise ValueError(f"{at}.on: {part.text('on')!r} is no reason to wait")
-    return Waiting(part.text("subject"), WaitingOn(part.text("on")), part.text("detail"))
+def _forecast_body(forecast: Forecast) -> dict[str, object]:
+    return {
+        "duration_s": forecast.duration_s, "drain_node_s": forecast.drain_node_s, "lost_gpu_s": forecast.lost_gpu_s,
+        "stages_s": list(forecast.stages_s), "untold": forecast.untold,
+    }  # fmt: skip

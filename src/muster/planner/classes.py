@@ -120,15 +120,18 @@ def _offers(facts: NodeFacts, packages: Sequence[PackagePin]) -> Offers | Unknow
     if not there:
         return Unknown("there are no package lists on the node")
     mine = tuple(pin.name for pin in packages)
-    missing = {
-        version: tuple(name for name in mine if name in (_words_or_none(facts, f"repository[{version}].missing")))
-        for version in sorted(facts.members("repository"), key=_order)
-    }
+    missing = {version: _lacking(facts, version, mine) for version in sorted(facts.members("repository"), key=_order)}
     return Offers(
         whole=tuple(version for version, names in missing.items() if not names),
         partial=tuple((version, names) for version, names in missing.items() if names and len(names) < len(mine)),
         lost=tuple(pin for pin in packages if pin.version not in missing or pin.name in missing[pin.version]),
     )
+
+
+def _lacking(facts: NodeFacts, version: str, mine: Sequence[str]) -> tuple[str, ...]:
+    """Which of these packages are not offered in a version."""
+    names = _words_or_none(facts, f"repository[{version}].missing")
+    return tuple(name for name in mine if name in names) if names else ()
 
 
 @lru_cache(maxsize=16384)

@@ -5,12 +5,12 @@ driver. A node that was broken before, or that was left out, proves nothing. Sil
 what comes after it, and a canary stage that proved nothing holds everything after it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from muster.model.frozen import dataclass
 from muster.model.phase import Phase
-from muster.model.plan import Plan, Stage, Waiting, WaitingOn
+from muster.model.plan import Plan, PoolLimits, Stage, Waiting, WaitingOn
 from muster.model.run import RolloutState, Run
 
 LATER_FAILURES_TO_HALT = 2
@@ -101,7 +101,7 @@ def _next(plan: Plan, runs: Sequence[Run], now: datetime) -> tuple[tuple[str, ..
         for number, _ in enumerate(stage.groups):
             group = [run for run in members if run.group == number]
             if not all(run.ended for run in group):
-                return _in_group(plan, stage, members, group, _room(plan, runs))
+                return _in_group(plan, stage, members, group, runs, now)
         ended = max((run.phase_since for run in members), default=now)
         soaked = ended + timedelta(seconds=stage.soak_s)
         if soaked > now and not all(run.ended for run in runs if run.stage > index):
@@ -110,44 +110,87 @@ def _next(plan: Plan, runs: Sequence[Run], now: datetime) -> tuple[tuple[str, ..
 
 
 def _in_group(
-    plan: Plan, stage: Stage, members: Sequence[Run], group: Sequence[Run], room: Mapping[str, int]
+    plan: Plan, stage: Stage, members: Sequence[Run], group: Sequence[Run], runs: Sequence[Run], now: datetime
 ) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
     """What of a group may begin, and what holds the rest of it."""
-    held = [run for run in group if not run.released]
+    # In the order of the plan: idle nodes, and those whose jobs end soonest, take up the room first.
+    held = sorted((run for run in group if not run.released), key=lambda run: plan.place(run.node))
     if stage.canary and not any(run.phase is Phase.DONE for run in members):
-        # Until one canary has come through, one at a time: those before it were left out or broken before, and proved nothing.
+        # Until one canary has come through, one unit at a time: those before it were left out or broken before, and proved nothing.
         under_way = any(run.released and not run.ended for run in members)
-        held = [] if under_way else held[:1]
-    release, waiting = _within_budget(plan, held, dict(room))
+        first = plan.node(held[0].node).unit if held else ""
+        held = [] if under_way else [run for run in held if plan.node(run.node).unit == first]
+    release, waiting = _within_bounds(plan, held, runs, now)
     return release, waiting or (_for_group(stage.name, group),)
 
 
-def _room(plan: Plan, runs: Sequence[Run]) -> Mapping[str, int]:
-    """Nodes that may still be taken from each pool: its limit less those that are away or on their way."""
-    room = {limits.pool: limits.unavailable for limits in plan.pools}
-    pools = {part.node: part.pool for part in plan.nodes}
-    for run in runs:
-        if run.phase is Phase.QUARANTINED or (run.released and not run.ended):
-            room[pools[run.node]] -= 1
-    return room
+class _Room:
+    """What may still be taken of each pool, rack and tenant: its limit less what is away or on its way."""
+
+    def __init__(self, plan: Plan, runs: Sequence[Run]) -> None:
+        self._plan = plan
+        self._left = {("pool", limits.pool): limits.unavailable for limits in plan.pools}
+        self._left |= {(bound.kind, bound.name): bound.unavailable for bound in plan.bounds}
+        self._most = dict(self._left)
+        for run in runs:
+            if run.phase is Phase.QUARANTINED or (run.released and not run.ended):
+                self._take(run.node)
+
+    def take(self, nodes: Sequence[str]) -> str:
+        """Take nodes that go together: all of them, and empty words; or none, and what they wait for."""
+        for node in nodes:
+            self._take(node)
+        short = next((place for node in nodes for place in self._places(node) if self._left[place] < 0), None)
+        if short is None:
+            return ""
+        for node in nodes:
+            for place in self._places(node):
+                self._left[place] += 1
+        kind, name = short
+        return f"of {kind} {name} the most that may be away ({self._most[short]}) are under way or quarantined"
+
+    def _take(self, node: str) -> None:
+        for place in self._places(node):
+            self._left[place] -= 1
+
+    def _places(self, node: str) -> tuple[tuple[str, str], ...]:
+        part = self._plan.node(node)
+        found = (("rack", part.rack), ("tenant", part.tenant))
+        return (("pool", part.pool), *(place for place in found if place in self._most))
 
 
-def _within_budget(
-    plan: Plan, held: Sequence[Run], room: dict[str, int]
+def _within_bounds(
+    plan: Plan, held: Sequence[Run], runs: Sequence[Run], now: datetime
 ) -> tuple[tuple[str, ...], tuple[Waiting, ...]]:
-    pools: Mapping[str, str] = {part.node: part.pool for part in plan.nodes}
-    limits = {each.pool: each.unavailable for each in plan.pools}
+    """The held units that fit into what may be away, in pools that are open; the rest with what it waits for."""
+    units: dict[str, list[Run]] = {}
+    for run in held:
+        units.setdefault(plan.node(run.node).unit, []).append(run)
+    room = _Room(plan, runs)
     release: list[str] = []
     waiting: list[Waiting] = []
-    for run in held:
-        pool = pools[run.node]
-        if room[pool] > 0:
-            room[pool] -= 1
-            release.append(run.run_id)
+    for members in units.values():
+        first = members[0].node
+        closed = next((limits for m in members if not (limits := plan.limits(m.node)).open_at(now)), None)
+        if closed is not None:
+            waiting.append(_for_window(first, closed, now))
+            continue
+        short = room.take([run.node for run in members])
+        if short:
+            waiting.append(Waiting(first, WaitingOn.BUDGET, f"{first} waits: {short}"))
         else:
-            words = f"{run.node} waits: of pool {pool} the most that may be away ({limits[pool]}) are under way or quarantined"
-            waiting.append(Waiting(run.node, WaitingOn.BUDGET, words))
+            release += [run.run_id for run in members]
     return tuple(release), tuple(waiting)
+
+
+def _for_window(node: str, limits: PoolLimits, now: datetime) -> Waiting:
+    opens = limits.next_open(now)
+    words = (
+        f"{node} waits: pool {limits.pool} may be changed again from {opens:%Y-%m-%d %H:%M} UTC"
+        if opens is not None
+        else f"{node} waits: the windows of pool {limits.pool} that this plan knows are over; abort the rollout and plan again"
+    )
+    return Waiting(node, WaitingOn.WINDOW, words)
 
 
 def _for_group(stage: str, group: Sequence[Run]) -> Waiting:

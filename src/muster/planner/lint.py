@@ -4,28 +4,28 @@ A note of severity `fatal` forbids approval and apply; `advice` is shown.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from muster.model.frozen import dataclass
 from muster.model.plan import Plan, Stage, Step
+from muster.planner.lint_work import work_notes
+from muster.planner.note import Note
 from muster.solver.words import DOUBT
 
 CANARIES_AT_MOST = (1, 1, 2, 4)
 """How many canaries may be exposed at a time, group by group."""
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One finding on a plan."""
-
-    severity: str
-    subject: str
-    says: str
-
-
 def lint(plan: Plan) -> tuple[Note, ...]:
     """All notes on a plan, the fatal ones first; none for a plan that keeps the rules."""
-    notes = [*_places(plan), *_stages(plan), *_budgets(plan), *_steps(plan), *_memory(plan)]
+    notes = [
+        *_places(plan),
+        *_stages(plan),
+        *_budgets(plan),
+        *_bounds(plan),
+        *_steps(plan),
+        *_memory(plan),
+        *work_notes(plan),
+    ]
     return tuple(sorted(notes, key=lambda note: (note.severity != "fatal", note.subject)))
 
 
@@ -55,6 +55,7 @@ def _stages(plan: Plan) -> Iterator[Note]:
             plan.stages[0].name,
             f"has no canaries before it: a bad driver reaches up to {exposed} nodes at once",
         )
+    units = {part.node: part.unit for part in plan.nodes}
     for index, stage in enumerate(plan.stages):
         grouped = tuple(node for group in stage.groups for node in group)
         if grouped != stage.nodes:
@@ -64,13 +65,13 @@ def _stages(plan: Plan) -> Iterator[Note]:
         if stage.soak_s < 0:
             yield Note("fatal", stage.name, "soaks for less than no time")
         if stage.canary:
-            yield from _canaries(stage, index)
+            yield from _canaries(stage, index, units)
 
 
-def _canaries(stage: Stage, index: int) -> Iterator[Note]:
+def _canaries(stage: Stage, index: int, units: Mapping[str, str]) -> Iterator[Note]:
     if index:
         yield Note("fatal", stage.name, "its canaries come after others")
-    sizes = tuple(len(group) for group in stage.groups)
+    sizes = tuple(len({units.get(node, node) for node in group}) for group in stage.groups)
     if sizes and sizes[0] != 1:
         yield Note("fatal", stage.name, "the first canary is not alone")
     elif len(sizes) > len(CANARIES_AT_MOST) or any(
@@ -104,22 +105,40 @@ def _budgets(plan: Plan) -> Iterator[Note]:
             )
 
 
-def _steps(plan: Plan) -> Iterator[Note]:
-    for part in plan.nodes:
-        step = part.step
-        yield from (Note("fatal", part.node, says) for says in (*_way(step), *_proof(step)))
-        if step.restart not in ("reload", "reboot"):
-            yield Note("fatal", part.node, f"restarts by {step.restart!r}, which nobody knows")
-        if not step.packages or set(step.expects) == set(step.done_when):
-            yield Note("fatal", part.node, "changes nothing")
-        expected = {each.path: each.value for each in step.expects}
-        loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
-        if loaded != disk:
+def _bounds(plan: Plan) -> Iterator[Note]:
+    met = Counter((bound.kind, bound.name) for bound in plan.bounds)
+    planned = Counter(place for part in plan.nodes for place in (("rack", part.rack), ("tenant", part.tenant)))
+    for bound in plan.bounds:
+        what = f"{bound.kind} {bound.name}"
+        if met[bound.kind, bound.name] > 1:
+            yield Note("fatal", what, "has more than one bound")
+        if bound.unavailable < 1:
+            yield Note("fatal", what, "may lose no node, so nothing of it can be changed")
+        if planned[bound.kind, bound.name] > bound.nodes:
             yield Note(
-                "advice",
-                part.node,
-                f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}",
+                "fatal", what, f"has {bound.nodes} nodes, of which {planned[bound.kind, bound.name]} are planned"
             )
+
+
+def _steps(plan: Plan) -> Iterator[Note]:
+    # Nodes that are alike share the very step, and there are dozens of steps for thousands of nodes.
+    found: dict[int, tuple[tuple[str, str], ...]] = {}
+    for part in plan.nodes:
+        if id(part.step) not in found:
+            found[id(part.step)] = tuple(_step(part.step))
+        yield from (Note(severity, part.node, says) for severity, says in found[id(part.step)])
+
+
+def _step(step: Step) -> Iterator[tuple[str, str]]:
+    yield from (("fatal", says) for says in (*_way(step), *_proof(step)))
+    if step.restart not in ("reload", "reboot"):
+        yield "fatal", f"restarts by {step.restart!r}, which nobody knows"
+    if not step.packages or set(step.expects) == set(step.done_when):
+        yield "fatal", "changes nothing"
+    expected = {each.path: each.value for each in step.expects}
+    loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
+    if loaded != disk:
+        yield "advice", f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}"
 
 
 def _way(step: Step) -> Iterator[str]:

@@ -241,13 +241,15 @@ def _rollout(reader: Reader, node: Node) -> Rollout:
     default = Rollout()
     stages, soak = fields.node_of("stages"), fields.node_of("soak")
     canary, shares = (default.canary, default.shares) if stages is None else _stages(reader, stages)
+    control = _control(fields, default.control)
+    _check_control(reader, fields, shares, control)
     first, later = (default.canary_soak_s, default.later_soak_s) if soak is None else _soak(reader, soak, canary=canary)
     return Rollout(
         canary=canary,
         shares=shares,
         canary_soak_s=first,
         later_soak_s=later,
-        control=_control(fields, default.control),
+        control=control,
         approvals=fields.value(
             "approvals", lambda text: _whole(0, 9, text), default.approvals, "how many people must agree"
         ),
@@ -266,6 +268,19 @@ def _control(fields: Fields, default: Amount | None) -> Amount | None:
         return share
 
     return fields.value("control", convert, default, "a share such as 5%, or none")
+
+
+def _check_control(reader: Reader, fields: Fields, shares: tuple[Amount, ...], control: Amount | None) -> None:
+    """A stage that would need nodes that are held back for comparison can never be reached."""
+    given, stages = fields.entry("control"), fields.entry("stages")
+    if control is None or given is None:
+        return
+    for share in shares[:-1]:
+        if share.basis_points + control.basis_points > 10_000:
+            where = f"line {stages.line}" if stages is not None else "by default"
+            message = f"rollout: control {control} is held back to the end, and stage {share} ({where}) needs more than the rest"
+            reader.fault(given, message, "a smaller control, or smaller stages")
+            return
 
 
 def _stages(reader: Reader, node: Node) -> tuple[bool, tuple[Amount, ...]]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from muster.documents import Entry, Fields, Map, Node, Reader, Scalar, Sequence
 from muster.model.frozen import dataclass
+from muster.model.plan import CHANGE_S
 from muster.model.policy import (
     Drain,
     DrainPolicy,
@@ -73,12 +74,11 @@ def name_text(text: str) -> str:
 
 
 def read_pools(reader: Reader, node: Node, checks: Checks) -> tuple[Pool, ...]:
-    """Every pool, in the order written; faults also two pools with the same match."""
+    """Every pool, in the order written; faults also two pools of which one must hold every node of the other."""
     entries = reader.entries(node, "pools", "write 'NAME: {match: {...}, driver: {...}}'")
     if isinstance(node, Map) and not entries:
         reader.fault(node, "pools names no pool", "add one, or nothing would ever be looked after")
-    pools = []
-    seen: dict[frozenset[Match], Entry] = {}
+    pools: list[Pool] = []
     for entry in entries:
         try:
             name_text(entry.key)
@@ -86,13 +86,30 @@ def read_pools(reader: Reader, node: Node, checks: Checks) -> tuple[Pool, ...]:
             reader.fault(entry, f"pool name {error}", "a short name such as train")
         pool = _pool(reader, entry, checks)
         pools.append(pool)
-        same = frozenset(pool.match)
-        if same and same in seen:
-            other = seen[same]
-            message = f"pool {entry.key} matches the same nodes as pool {other.key} on line {other.line}"
-            reader.fault(entry, message, "a node belongs to one pool at most; tell them apart in match")
-        seen.setdefault(same, entry)
+    for at, pool in enumerate(pools):
+        for other, before in zip(entries[:at], pools[:at], strict=False):
+            words = _overlap(pool, before)
+            if words:
+                message = f"pool {pool.name} {words} pool {before.name} on line {other.line}"
+                reader.fault(entries[at], message, "a node belongs to one pool at most; tell them apart in match")
+                break
     return tuple(pools)
+
+
+def _overlap(pool: Pool, other: Pool) -> str:
+    """How the matches of two pools must collide, whatever nodes there are; empty where that is not certain."""
+    within, around = _is_within(pool.match, other.match), _is_within(other.match, pool.match)
+    if within and around:
+        return "matches the same nodes as"
+    return "matches only nodes that are also in" if within else "matches every node of" if around else ""
+
+
+def _is_within(inner: tuple[Match, ...], outer: tuple[Match, ...]) -> bool:
+    """Whether every node that meets `inner` meets `outer` too: each condition of it is there, at least as narrow."""
+    asked = {match.key: match.values for match in inner}
+    return bool(outer) and all(
+        match.key in asked and ("*" in match.values or set(asked[match.key]) <= set(match.values)) for match in outer
+    )
 
 
 def _pool(reader: Reader, entry: Entry, checks: Checks) -> Pool:
@@ -248,6 +265,8 @@ def _windows(reader: Reader, node: Node, what: str, check_zone: Check) -> tuple[
     def convert(text: str) -> Window | None:
         window = Window.parse(text)
         check_zone(window.zone)
+        if (window.end_minute - window.start_minute) * 60 < CHANGE_S:
+            raise ValueError(f"{text!r} is shorter than the {CHANGE_S // 60} minutes that one change may take")
         return window
 
     items = reader.items(node, what, f"a list: [{WINDOW_HINT.removeprefix('write ').split(',')[0]}]")

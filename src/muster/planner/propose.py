@@ -1,26 +1,30 @@
-"""Makes a plan from values: policy, inventory, facts, answers of the solver, an order of chance, and the time. Proposes; changes nothing.
+"""Makes a plan from values: policy, inventory, facts, jobs, answers of the solver, an order of chance, and the time. Proposes; changes nothing.
 
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
 
-from muster.model.audit import canonical
-from muster.model.fact import NodeFacts, Unknown
+from muster.model.fact import NodeFacts
 from muster.model.frozen import dataclass
+from muster.model.job import Job
 from muster.model.node import Node
-from muster.model.plan import Expectation, NodePlan, Plan, PoolLimits, Stage, Step, Waiting, WaitingOn
-from muster.model.policy import DrainPolicy, Permission, Policy, Pool, Tier
-from muster.model.stack import IMAGE_KINDS, PackagePin
-from muster.planner.classes import node_class, unknown_facts
+from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, WaitingOn
+from muster.model.policy import DrainPolicy, Policy, Pool, Tier
+from muster.planner import budget
+from muster.planner.forecast import forecast
 from muster.planner.pools import Placing, pool_of
-from muster.planner.stages import Candidate, StageWish, lay_out
+from muster.planner.stages import Layout, StageWish, lay_out
+from muster.planner.standing import Judge, No, Way, domain_of
+from muster.planner.units import made_units
+from muster.planner.work import NO_SCHEDULER, Busy, Work, busy, stamp
 from muster.ports import PackageManager
 from muster.solver.carried import Carried, NotNamed, same_names
-from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
-from muster.solver.words import sentence
+from muster.solver.problem import Answer, NodeClass
 
 STALE_AFTER_S = 3600
 """Facts older than an hour are not planned on: in an hour an unattended upgrade has had its turn."""
@@ -28,12 +32,16 @@ STALE_AFTER_S = 3600
 NOT_HEEDED = "not heeded by this release:"
 """Begins a line of `Plan.because` on something that the policy asks for and nobody does yet."""
 
-_TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
+TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
 
 
 @dataclass(frozen=True, slots=True)
 class PlanInput:
-    """All that a plan is made from. `order` is every node in the order of chance; `now` the time of planning."""
+    """All that a plan is made from. `order` is every node in the order of chance; `now` the time of planning.
+
+    `windows` are the UTC intervals of each pool that has windows, from now on. `parent` is the plan whose approval may cover the new one.
+    `policy_name` is what messages call the policy's file.
+    """
 
     policy: Policy
     nodes: Sequence[Node]
@@ -44,102 +52,181 @@ class PlanInput:
     order: Sequence[str]
     now: datetime
     knowledge_revision: str
-    only_pool: str | None = None
+    only_pools: tuple[str, ...] = ()
+    work: Work = NO_SCHEDULER
+    windows: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
+    parent: str | None = None
+    policy_name: str = "fleet.yaml"
     carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
     """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
 
 
+@dataclasses.dataclass(slots=True)
+class _Draft:
+    """What is found out while a plan is made."""
+
+    parts: dict[str, NodePlan] = field(default_factory=dict)
+    busy: dict[str, Busy] = field(default_factory=dict)
+    left: dict[tuple[WaitingOn, str], list[str]] = field(default_factory=dict)
+    because: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    domains: dict[str, list[str]] = field(default_factory=dict)
+    found: dict[str, No | Way] = field(default_factory=dict)
+
+    def leave(self, node: str, on: WaitingOn, words: str) -> None:
+        """Leave a node out, with those that are left out for the same reason."""
+        self.parts.pop(node, None)
+        self.left.setdefault((on, words), []).append(node)
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """The report: what needs somebody before what is as wanted."""
+        ordered = sorted(self.left.items(), key=lambda item: item[0][0] is WaitingOn.NOTHING_TO_DO)
+        return tuple(Waiting(node, on, words) for (on, words), nodes in ordered for node in nodes)
+
+
 def propose(given: PlanInput) -> Plan:
     """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
-    planned: dict[str, NodePlan] = {}
-    candidates: dict[str, Candidate] = {}
-    left: list[Waiting] = []
-    because: dict[str, None] = {}
-    answers: dict[tuple[NodeClass, str], Answer] = {}
+    draft = _Draft()
+    judge = Judge(given.policy.pools, given.managers, given.solve, given.carried)
+    served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
-        if given.only_pool is not None and not _may_be_in(placing, given.only_pool):
-            continue
         pool = pool_of(placing, given.policy)
-        outcome = _node(given, node, pool, answers, because)
-        if isinstance(outcome, Waiting):
-            left.append(outcome)
-        else:
-            planned[node.name], candidates[node.name] = outcome
-    # A node that chance was not asked about comes last; nobody is lost for it.
-    order = [candidates[name] for name in dict.fromkeys((*given.order, *candidates)) if name in candidates]
-    stages = lay_out(order, _wishes(given.policy))
-    parts = tuple(planned[name] for stage in stages for name in stage.nodes)
+        facts = given.facts.get(node.name)
+        if pool is not None and facts is not None and facts.trouble is None:
+            served.append(budget.Served(node, pool, node.name in given.work.owned))
+        if not given.only_pools or any(_may_be_in(placing, name) for name in given.only_pools):
+            _node(given, draft, judge, node, pool)
+    limits = {each.pool: each for each in budget.pool_limits(given.policy, served, given.windows)}
+    bounds = budget.bounds(given.policy, served)
+    _drop_domains(draft)
+    _drop_too_large(draft, limits, bounds)
+    layout = _laid_out(given, draft)
+    for unit in layout.waiting:
+        for name in unit.nodes:
+            draft.leave(
+                name,
+                WaitingOn.DRAIN,
+                "runs a job on more nodes than may be canaries at once, and none of its kind is idle",
+            )
+    return _plan(given, draft, layout, limits, bounds)
+
+
+def _plan(
+    given: PlanInput, draft: _Draft, layout: Layout, limits: Mapping[str, PoolLimits], bounds: Sequence[Bound]
+) -> Plan:
+    names = [name for stage in layout.stages for name in stage.nodes]
+    parts = {name: draft.parts[name] for name in names}
+    _keep_jobs_startable(given, layout, parts, limits)
+    nodes = tuple(parts.values())
+    used = {part.pool for part in nodes}
+    places = {(kind, getattr(part, kind)) for part in nodes for kind in (budget.RACK, budget.TENANT)}
+    free = {name: draft.busy[name].free_s for name in names}
+    rollout = given.policy.rollout
     return Plan(
         fleet=given.policy.fleet,
-        created_at=given.now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{given.now.microsecond // 1000:03d}Z",
-        parent=None,
-        target=_one([part.step.to_driver for part in parts]),
-        flavour=_one([part.step.flavour for part in parts]),
+        created_at=stamp(given.now),
+        parent=given.parent,
+        target=_one([part.step.to_driver for part in nodes]),
+        flavour=_one([part.step.flavour for part in nodes]),
         policy_revision=given.policy.revision,
         knowledge_revision=given.knowledge_revision,
-        facts_revision=_revision(given.facts),
-        approvals=given.policy.rollout.approvals,
-        pools=_limits(given, parts),
-        stages=stages,
-        nodes=parts,
-        left_out=tuple(left),
-        because=(*because, *(_unheeded(given.policy, parts) if parts else ())),
+        facts_revision=_revision(draft),
+        approvals=rollout.approvals,
+        pools=tuple(each for name, each in limits.items() if name in used),
+        stages=layout.stages,
+        nodes=nodes,
+        left_out=draft.waiting(),
+        because=(*_because(draft, names), *(unheeded(given, nodes) if nodes else ())),
+        control=rollout.control.basis_points if rollout.control is not None else 0,
+        bounds=tuple(each for each in bounds if (each.kind, each.name) in places),
+        strata=layout.strata,
+        forecast=forecast(layout.stages, parts, limits, free, given.now) if nodes else None,
     )
 
 
-def _node(
-    given: PlanInput,
-    node: Node,
-    pool: Pool | None,
-    answers: dict[tuple[NodeClass, str], Answer],
-    because: dict[str, None],
-) -> Waiting | tuple[NodePlan, Candidate]:
+def _because(draft: _Draft, names: Sequence[str]) -> tuple[str, ...]:
+    said = dict.fromkeys(draft.because[name] for name in names)
+    return tuple(dict.fromkeys(line for lines in said for line in lines))
+
+
+def _laid_out(given: PlanInput, draft: _Draft) -> Layout:
+    # A node that chance was not asked about comes last; nobody is lost for it.
+    chance = {name: at for at, name in enumerate(dict.fromkeys((*given.order, *draft.parts)))}
+    free = {name: each.free_s for name, each in draft.busy.items()}
+    tiers = {pool.name: TIERS[pool.tier] for pool in given.policy.pools}
+    units = made_units(tuple(draft.parts.values()), free, tiers, chance)
+    return lay_out(units, _wishes(given.policy), given.policy.rollout.control)
+
+
+def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool | None) -> None:
     """One node: what is to be done, or why nothing is."""
-    refused = _not_plannable(given, node, pool)
-    if refused is not None or pool is None:
-        return refused or Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, "is in no pool: seen, never changed")
-    facts = given.facts[node.name]
-    kind = node_class(facts, given.managers)
-    if kind is None:
-        why = ", ".join(unknown_facts(facts)) or "no package manager of this node is known"
-        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, f"cannot be planned on: {why}")
-    broken = next(m for m in given.managers if m.name == kind.manager).broken(facts)
-    if broken:
-        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
-        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, words)
-    key = (kind, pool.name)
-    if key not in answers:
-        answers[key] = given.solve(kind, pool)
-    answer = answers[key]
-    if isinstance(answer, NoSolution):
-        on = WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION
-        return Waiting(node.name, on, sentence(answer.because))
-    return _change(given, node, pool, kind, answer, facts, because)
+    facts = given.facts.get(node.name)
+    refused = _not_plannable(given, node, pool, facts)
+    found = refused if refused is not None or pool is None or facts is None else judge(facts, pool.name)
+    if found is not None:
+        draft.found[node.name] = found
+    if isinstance(found, No) and found.on is not WaitingOn.NOTHING_TO_DO:
+        # Why a node is not planned may be repeated of its domain, so it is kept by domain too.
+        domain = node.labels.get(budget.DOMAIN_LABEL) or (domain_of(facts) if facts is not None else "")
+        if domain:
+            draft.domains.setdefault(domain, []).append(node.name)
+    if not isinstance(found, Way) or pool is None or facts is None:
+        no = found if isinstance(found, No) else No(WaitingOn.OWNED_BY_HUMAN, "is in no pool: seen, never changed")
+        draft.leave(node.name, no.on, no.words)
+        return
+    unbounded = _unbounded(node, pool) or _no_window(given, pool)
+    if unbounded is not None:
+        draft.leave(node.name, unbounded.on, unbounded.words)
+        return
+    labels = node.labels
+    work = busy(node.name, facts, given.work, given.now)
+    draft.because[node.name] = found.because
+    draft.busy[node.name] = work
+    draft.parts[node.name] = NodePlan(
+        node=node.name,
+        pool=pool.name,
+        step=found.step,
+        stratum=found.stratum,
+        rack=labels.get(budget.RACK, ""),
+        zone=next((labels[key] for key in budget.ZONE_LABELS if labels.get(key)), ""),
+        tenant=labels.get(budget.TENANT, ""),
+        domain=labels.get(budget.DOMAIN_LABEL, "") or found.domain,
+        gpus=found.gpus,
+        jobs=work.jobs,
+        free_at=work.free_at,
+        drain=pool.drain.policy.value,
+    )
 
 
-def _not_plannable(given: PlanInput, node: Node, pool: Pool | None) -> Waiting | None:
+def _not_plannable(given: PlanInput, node: Node, pool: Pool | None, facts: NodeFacts | None) -> No | None:
+    """What is not the node's own facts: its place in the policy, how old its look is, who took it out of service."""
     placing = given.placings[node.name]
     if len(placing.pools) > 1:
-        return Waiting(
-            node.name, WaitingOn.OWNED_BY_HUMAN, f"is in {len(placing.pools)} pools: {', '.join(placing.pools)}"
-        )
-    facts = given.facts.get(node.name)
+        lines = given.policy.lines
+        named = [
+            f"{name} ({given.policy_name}:{lines[key]})" if (key := f"pools.{name}.match") in lines else name
+            for name in placing.pools
+        ]
+        return No(WaitingOn.OWNED_BY_HUMAN, f"is in {len(named)} pools: {', '.join(named)}; narrow the match of one")
     if facts is None:
-        return Waiting(node.name, WaitingOn.STALE_FACTS, "was never collected")
+        return No(WaitingOn.STALE_FACTS, "was never collected")
     if facts.trouble is not None:
-        return Waiting(node.name, WaitingOn.STALE_FACTS, f"could not be looked at: {facts.trouble.why}")
+        return No(WaitingOn.STALE_FACTS, f"could not be looked at: {facts.trouble.why}")
     if facts.is_older_than(STALE_AFTER_S, given.now):
-        return Waiting(node.name, WaitingOn.STALE_FACTS, f"its facts are of {facts.observed_at:%Y-%m-%d %H:%M} UTC")
+        return No(WaitingOn.STALE_FACTS, f"its facts are of {facts.observed_at:%Y-%m-%d %H:%M} UTC")
     if pool is None:
         unknown = "; ".join(placing.unknown)
         words = f"its pool cannot be told: {unknown}" if unknown else "is in no pool: seen, never changed"
         on = WaitingOn.UNKNOWN_HEALTH if unknown else WaitingOn.OWNED_BY_HUMAN
-        return Waiting(node.name, on, words)
+        return No(on, words)
     if placing.unknown:
         words = f"is in {pool.name}, and whether also in another pool cannot be told: {'; '.join(placing.unknown)}"
-        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
-    return _unkept(node, pool) or _held(node, facts) or _image_booted(node, facts)
+        return No(WaitingOn.UNKNOWN_HEALTH, words)
+    if node.name in given.work.owned:
+        return No(WaitingOn.OWNED_BY_HUMAN, given.work.owned[node.name])
+    if node.name in given.work.unknown:
+        return No(WaitingOn.UNKNOWN_HEALTH, given.work.unknown[node.name])
+    return None
 
 
 def _may_be_in(placing: Placing, pool: str) -> bool:
@@ -147,105 +234,66 @@ def _may_be_in(placing: Placing, pool: str) -> bool:
     return pool in placing.pools or any(reason.startswith(f"{pool}: ") for reason in placing.unknown)
 
 
-def _unkept(node: Node, pool: Pool) -> Waiting | None:
-    """Bounds that a person set and that nothing here keeps yet: such a pool is not changed, rather than changed against its bounds."""
-    if pool.windows:
-        words = f"pool {pool.name} has windows, and this release cannot wait for them"
-        return Waiting(node.name, WaitingOn.WINDOW, words)
-    bounds = [name for name in ("rack", "tenant") if getattr(pool.max_unavailable, name) is not None]
-    if bounds:
-        words = f"pool {pool.name} bounds max_unavailable by {' and '.join(bounds)}, and this release keeps the bound by pool alone"
-        return Waiting(node.name, WaitingOn.BUDGET, words)
+def _unbounded(node: Node, pool: Pool) -> No | None:
+    """A node whose rack or tenant nobody named, in a pool that bounds by it: the bound could not be kept."""
+    for kind in (budget.RACK, budget.TENANT):
+        if budget.amount(pool, kind) is not None and not node.labels.get(kind):
+            words = f"pool {pool.name} bounds max_unavailable by {kind}, and the node's is not known: give it the label `{kind}`"
+            return No(WaitingOn.BUDGET, words)
     return None
 
 
-def _held(node: Node, facts: NodeFacts) -> Waiting | None:
-    """A node that somebody holds, or of which that cannot be told."""
-    held, holder = facts.value("lease.held"), facts.text("lease.holder")
-    if holder or held is True:
-        words = f"is held by {holder or 'somebody'} for {facts.text('lease.rollout_id') or 'no rollout'}"
-        return Waiting(node.name, WaitingOn.OWNED_BY_HUMAN, words)
-    if held is not False:
-        why = getattr(held, "why", "not a yes or no")
-        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, f"whether somebody holds it is unknown: {why}")
-    return None
-
-
-def _image_booted(node: Node, facts: NodeFacts) -> Waiting | None:
-    """A node whose root does not outlive a restart, or of which that cannot be told."""
-    kind = facts.text("root_fs.kind")
-    if kind is None:
-        words = f"whether it boots from an image is unknown: root_fs.kind ({_why(facts, 'root_fs.kind')})"
-        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
-    if kind in IMAGE_KINDS:
-        words = f"boots from an image (root on {kind}): a change would be lost"
-        return Waiting(node.name, WaitingOn.NO_SOLUTION, words)
-    return None
-
-
-def _change(
-    given: PlanInput,
-    node: Node,
-    pool: Pool,
-    kind: NodeClass,
-    answer: Solution,
-    facts: NodeFacts,
-    because: dict[str, None],
-) -> Waiting | tuple[NodePlan, Candidate]:
-    target = answer.chosen.driver.text
-    if not kind.packages:
-        words = f"no installed package carries {kind.driver}: not installed by packages"
-        return Waiting(node.name, WaitingOn.NO_SOLUTION, words)
-    unknown = [f"{path} ({_why(facts, path)})" for path in _STACK if facts.text(path) is None]
-    if unknown:
-        # What the way back would have to prove cannot be told either.
-        words = f"what it runs now is unknown: {', '.join(unknown)}"
-        return Waiting(node.name, WaitingOn.UNKNOWN_HEALTH, words)
-    manager = next(m for m in given.managers if m.name == kind.manager)
-    version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
-    named = given.carried(kind, target, answer.chosen.flavour, version)
-    if isinstance(named, NotNamed):
-        return Waiting(node.name, WaitingOn.NO_SOLUTION, named.why)
-    packages = named.packages
-    upstream = target.partition("-")[0]
-    seen = {path: facts.text(path) or "" for path in _STACK}
-    wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
-    if packages == kind.packages and seen == wanted:
-        return Waiting(node.name, WaitingOn.NOTHING_TO_DO, f"already runs {target}")
-    step = Step(
-        from_driver=kind.driver,
-        to_driver=target,
-        flavour=answer.chosen.flavour,
-        manager=kind.manager,
-        packages=packages,
-        back=kind.packages,
-        restart="reload" if pool.reload is Permission.ALLOWED and not answer.reboot else "reboot",
-        expects=_stack_is(seen, kind.packages),
-        done_when=_stack_is(wanted, packages),
-    )
-    said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
-    because.update(dict.fromkeys(f"{target}: {sentence(rule)}" for rule in said))
-    holders = facts.value("holder.pids")
-    busy = isinstance(holders, Unknown) or bool(holders)
-    stratum = f"{kind.product} / {kind.kernel} / {kind.flavour}"
-    return NodePlan(node.name, pool.name, step), Candidate(node.name, stratum, _TIERS[pool.tier], busy)
-
-
-_STACK = (
-    "library.libcuda.version", "module.nvidia.disk_version", "module.nvidia.flavour", "module.nvidia.loaded_version",
-)  # fmt: skip
-"""What must agree on a node, beside the packages."""
-
-
-def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
-    return (
-        *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
-        *(Expectation(path, values[path]) for path in _STACK),
+def _no_window(given: PlanInput, pool: Pool) -> No | None:
+    """A pool of whose windows none is long enough for one change."""
+    if not pool.windows or any(span.takes(max(given.now, span.opens)) for span in given.windows.get(pool.name, ())):
+        return None
+    where = given.policy.lines.get(f"pools.{pool.name}.windows")
+    at = f" ({given.policy_name}:{where})" if where else ""
+    return No(
+        WaitingOn.WINDOW, f"pool {pool.name} has no window{at} in which a change, which may take an hour, could end"
     )
 
 
-def _why(facts: NodeFacts, path: str) -> str:
-    return getattr(facts.value(path), "why", "not a text")
+def _drop_domains(draft: _Draft) -> None:
+    """An NVLink domain of which a node cannot be changed is not changed: its nodes must run one driver."""
+    for part in tuple(draft.parts.values()):
+        others = draft.domains.get(part.domain, ()) if part.domain else ()
+        if others:
+            words = f"its NVLink domain {part.domain} is changed as one, and {others[0]} of it cannot be"
+            draft.leave(part.node, WaitingOn.UNKNOWN_HEALTH, words)
+
+
+def _drop_too_large(draft: _Draft, limits: Mapping[str, PoolLimits], bounds: Sequence[Bound]) -> None:
+    bound = {(each.kind, each.name): each for each in bounds}
+    together: dict[str, list[NodePlan]] = {}
+    for part in draft.parts.values():
+        together.setdefault(part.unit, []).append(part)
+    for members in together.values():
+        words = budget.too_large(members, limits, bound)
+        if words is not None:
+            for part in members:
+                draft.leave(part.node, WaitingOn.BUDGET, words)
+
+
+def _keep_jobs_startable(
+    given: PlanInput, layout: Layout, parts: dict[str, NodePlan], limits: Mapping[str, PoolLimits]
+) -> None:
+    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for."""
+    jobs: dict[str, Job] = {job.job_id: job for each in given.work.jobs.values() for job in each}
+    for stage in layout.stages:
+        out: dict[str, int] = {}
+        for name in stage.nodes:
+            out[parts[name].pool] = out.get(parts[name].pool, 0) + 1
+        for name in stage.nodes:
+            part = parts[name]
+            if part.drain == DrainPolicy.WAIT.value:
+                continue
+            left = limits[part.pool].nodes - out[part.pool]
+            stuck = [
+                j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
+            ]
+            if stuck or (not part.jobs and not part.idle):
+                parts[name] = replace(part, drain=DrainPolicy.WAIT.value)
 
 
 def _wishes(policy: Policy) -> tuple[StageWish, ...]:
@@ -254,13 +302,16 @@ def _wishes(policy: Policy) -> tuple[StageWish, ...]:
     return first + tuple(StageWish(str(share), share, rollout.later_soak_s) for share in rollout.shares)
 
 
-def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
+def unheeded(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     """What the policy asks for and this release does not do, where going on without it takes down no job and no node: said, so that whoever
-    approves knows. What would be broken by going on is left out instead (`_unkept`)."""
+    approves knows. What would be broken by going on is left out instead."""
+    policy = given.policy
     used = {part.pool for part in parts}
     asked = {
-        "rollout.control": "rollout.control" in policy.lines and policy.rollout.control is not None,
         "security.max_open_severity": policy.security.max_open_severity is not None,
+        "the scheduler is not told of the drain: keep new jobs away from the nodes of a stage by hand": bool(
+            given.work.told
+        ),
     } | {
         f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
         for pool in policy.pools
@@ -269,45 +320,17 @@ def _unheeded(policy: Policy, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     return tuple(f"{NOT_HEEDED} {what}" for what, is_asked in asked.items() if is_asked)
 
 
-def _limits(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[PoolLimits, ...]:
-    """What each pool can spare: its share of the nodes that can be seen. One that cannot serves nobody, and makes the share no larger."""
-    sizes: dict[str, int] = {}
-    for name, placing in given.placings.items():
-        pool = pool_of(placing, given.policy)
-        facts = given.facts.get(name)
-        if pool is not None and facts is not None and facts.trouble is None:
-            sizes[pool.name] = sizes.get(pool.name, 0) + 1
-    used = {part.pool for part in parts}
-    return tuple(
-        PoolLimits(
-            pool.name,
-            sizes[pool.name],
-            pool.max_unavailable.pool.of(sizes[pool.name]),
-            pool.drain.policy.value,
-            pool.drain.limit_s,
-        )
-        for pool in given.policy.pools
-        if pool.name in used
-    )
-
-
 def _one(values: Sequence[str]) -> str:
     """The one value, or all of them in order, as text."""
     return ", ".join(dict.fromkeys(values))
 
 
-def _revision(facts: Mapping[str, NodeFacts]) -> str:
-    seen = {
-        name: {path: _plain(fact.value) for path, fact in sorted(each.facts.items()) if not fact.momentary}
-        for name, each in sorted(facts.items())
-    }
-    return hashlib.sha256(canonical(seen)).hexdigest()[:16]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Unknown):
-        return {"unknown": value.why}
-    return list(value) if isinstance(value, tuple) else value
-
-
-__all__ = ["PlanInput", "Stage", "propose"]
+def _revision(draft: _Draft) -> str:
+    """What followed from the facts of each node when the plan was made; the time of a look is no part of it."""
+    told = hashlib.sha256()
+    texts: dict[int, str] = {}
+    for name, found in sorted(draft.found.items()):
+        text = texts.setdefault(id(found), "") or repr(found)
+        texts[id(found)] = text
+        told.update(f"{name}\0{text}\0".encode())
+    return told.hexdigest()[:16]

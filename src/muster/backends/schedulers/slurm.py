@@ -26,6 +26,10 @@ class SlurmReader:
         """All jobs that have not ended, on whatever nodes."""
         return await _slurm_ask.jobs(self._transport)
 
+    async def running(self) -> tuple[Job, ...]:
+        """The jobs that hold nodes, with when they end and no more than a planner needs."""
+        return await _slurm_ask.running(self._transport)
+
     async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome:
         """The jobs that hold `node`, under whatever name Slurm knows it. A node that Slurm does not know is not idle: it is Unreachable."""
         known = [each.name for each in (await self.nodes()).nodes if _same(each, node)]

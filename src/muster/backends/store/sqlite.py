@@ -25,7 +25,7 @@ from muster.model.audit import GENESIS, Entry, Record, append, canonical
 from muster.model.errors import ClaimLost, NoStore, StoreBroken, StoreTooNew, UnknownName
 from muster.model.fact import Fact, NodeFacts
 from muster.model.node import Node
-from muster.model.plan import Plan, plan_body
+from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.model.validation import Validated
 from muster.ports import Store
@@ -104,7 +104,7 @@ class _SqliteStore:
     async def save_plan(self, plan: Plan) -> None:
         with self._write() as on:
             on.execute(sql.ADD_META, {"key": "fleet", "value": plan.fleet})
-            on.execute(sql.ADD_PLAN, {"plan_id": plan.id, "body": canonical(plan_body(plan)).decode()})
+            on.execute(sql.ADD_PLAN, {"plan_id": plan.id, "body": plan.text.decode()})
 
     async def plans(self) -> tuple[Plan, ...]:
         with self._read() as on:
@@ -341,7 +341,7 @@ def _make_place(path: Path) -> None:
     if path.parent.exists() and not path.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if not path.parent.is_dir():
-        path.parent.mkdir(mode=0o700, parents=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may make it too
     # SQLite makes its side files with the mode of this one. An existing file keeps the mode its owner gave it, and is not touched: to
     # close any descriptor of it would end the locks that SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html 2.2).
     with suppress(FileExistsError):

@@ -14,7 +14,10 @@ def _kept(question: Question) -> Judgement:
         return ()
     seen = Observed("module.nvidia.flavour", kind.flavour)
     wanted = Wanted(f"pools.{question.demand.pool}.driver.flavour", candidate.flavour)
-    because = Because(f"a change from {kind.flavour} to {candidate.flavour} modules swaps packages", (seen, wanted))
+    says = RuleSays("flavour-is-kept", "open and proprietary modules come in packages of other names", "")
+    because = Because(
+        f"a change from {kind.flavour} to {candidate.flavour} modules swaps packages", (seen, wanted, says)
+    )
     return Refusal(
         because, (Hint("this release changes versions, not flavours: leave `flavour` out, or reinstall the node"),)
     )
