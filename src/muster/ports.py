@@ -78,7 +78,7 @@ class PackageManager(Protocol):
         ...
 
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
-        """Prove, read-only, that `pins` can be installed and `back` restored."""
+        """Prove, read-only, that `pins` can be installed, that nothing else on the node would move, and that `back` can be restored."""
         ...
 
     def fetch(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...], keep: str) -> str:
@@ -89,12 +89,15 @@ class PackageManager(Protocol):
         """Write a restore point (package states, holds, configuration) under `keep`; fail when it could not be used."""
         ...
 
-    def install(self, pins: tuple[PackagePin, ...]) -> str:
-        """Bring exactly `pins`, from what was fetched, in one transaction; holds are lifted and set again."""
+    def install(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
+        """Bring exactly `pins`, from what was fetched, in one transaction; holds are lifted and set again.
+
+        A package of `back` whose name is not in `pins` goes: the stack changes its names with the branch and the flavour.
+        """
         ...
 
-    def restore(self, back: tuple[PackagePin, ...], keep: str) -> str:
-        """Go back to `back` from `keep` alone, mending half-configured states."""
+    def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
+        """Go back to `back` from `keep` alone, mending half-configured states; what of `pins` was not there before goes."""
         ...
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = (".ci", "bench", "docs", "requirements", "scripts", "src", "tests")
+PARTS = (".ci", "bench", "docs", "lab", "requirements", "scripts", "src", "tests")
 CODE = ("", ".py", ".sh")
 
 # The longest file a reader should have to hold in mind; data, locks and recorded outputs are not read through.
@@ -58,7 +58,7 @@ def test_no_source_file_names_a_path_of_one_machine() -> None:
     named = {
         (str(path), found.group())
         for path, text in committed_text()
-        if path.parts[0] in {"src", "scripts", "bench", ".ci"}
+        if path.parts[0] in {"src", "scripts", "bench", "lab", ".ci"}
         and path.suffix in CODE
         and path.name != "fresh-root"
         and "captures" not in path.parts

@@ -141,11 +141,11 @@ def test_a_way_back_that_is_damaged_is_no_restore_point(machine: Machine) -> Non
 
 def test_installing_brings_exactly_the_pins_and_holds_them_and_a_second_time_does_nothing(machine: Machine) -> None:
     machine.ready()
-    first = machine.sh(machine.manager.install(pins(NEW)))
+    first = machine.sh(machine.manager.install(pins(NEW), pins(OLD)))
     assert first.exit_status == 0, first.stdout + first.stderr
     assert machine.states() == dict.fromkeys(MEMBERS, f"hi {NEW}-1")
     log = observe(machine.root).transitions
-    assert machine.sh(machine.manager.install(pins(NEW))).exit_status == 0
+    assert machine.sh(machine.manager.install(pins(NEW), pins(OLD))).exit_status == 0
     assert observe(machine.root).transitions == log
     assert not (machine.root / "usr/sbin/policy-rc.d").exists()
 
@@ -157,7 +157,7 @@ def test_what_the_nodes_daily_jobs_do_between_fetching_and_installing_does_not_m
             fcntl.lockf(lock, fcntl.LOCK_EX)
         machine.ready()
         machine.sh("rm -rf var/lib/apt/lists/*Packages* var/cache/apt/archives/*.deb")
-        ran = machine.sh(machine.manager.install(pins(NEW)))
+        ran = machine.sh(machine.manager.install(pins(NEW), pins(OLD)))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert machine.states() == dict.fromkeys(MEMBERS, f"hi {NEW}-1")
 
@@ -169,11 +169,11 @@ def test_restoring_mends_what_a_failed_installation_left_and_gives_back_holds_an
     machine.sh("apt-mark hold libcuda1")
     before = machine.states()
     machine.ready(BAD)
-    failed = machine.sh(machine.manager.install(pins(BAD)))
+    failed = machine.sh(machine.manager.install(pins(BAD), pins(OLD)))
     assert failed.exit_status != 0
     assert machine.manager.broken(machine.facts()) != ()
     for _ in range(2):
-        ran = machine.sh(machine.manager.restore(pins(OLD), KEEP))
+        ran = machine.sh(machine.manager.restore(pins(OLD), KEEP, pins(NEW)))
         assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert machine.states() == before
     assert machine.sh("dpkg --audit").stdout == ""
@@ -185,12 +185,12 @@ def test_restoring_mends_what_a_failed_installation_left_and_gives_back_holds_an
 
 def test_restoring_needs_no_repository_and_none_of_the_nodes_own_lists_and_locks(machine: Machine) -> None:
     machine.ready()
-    assert machine.sh(machine.manager.install(pins(NEW))).exit_status == 0
+    assert machine.sh(machine.manager.install(pins(NEW), pins(OLD))).exit_status == 0
     machine.sh("rm -rf var/lib/apt/lists/* var/cache/apt/archives/*.deb; : >etc/apt/sources.list")
     machine.sh("rm -rf var/lib/muster/node/apt")
     with (machine.root / "var/cache/apt/archives/lock").open("a") as archives:
         fcntl.lockf(archives, fcntl.LOCK_EX)
-        ran = machine.sh(machine.manager.restore(pins(OLD), KEEP))
+        ran = machine.sh(machine.manager.restore(pins(OLD), KEEP, pins(NEW)))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert machine.states() == dict.fromkeys(MEMBERS, f"ii {OLD}-1")
 
@@ -200,14 +200,14 @@ def test_a_policy_of_the_site_that_forbids_daemons_is_left_alone(machine: Machin
     policy = machine.root / "usr/sbin/policy-rc.d"
     policy.write_text("#!/bin/sh\nexit 101\n", encoding="ascii")
     policy.chmod(0o755)
-    assert machine.sh(machine.manager.install(pins(NEW))).exit_status == 0
+    assert machine.sh(machine.manager.install(pins(NEW), pins(OLD))).exit_status == 0
     assert policy.read_text(encoding="ascii") == "#!/bin/sh\nexit 101\n"
 
 
 def test_every_text_waits_for_the_package_managers_lock(machine: Machine) -> None:
     machine.ready()
     machine.fleet.hold_dpkg_lock(machine.node, 1)
-    assert machine.sh(machine.manager.install(pins(NEW))).exit_status == 0
+    assert machine.sh(machine.manager.install(pins(NEW), pins(OLD))).exit_status == 0
     machine.fleet.hold_dpkg_lock(machine.node, 1)
-    assert machine.sh(machine.manager.restore(pins(OLD), KEEP)).exit_status == 0
+    assert machine.sh(machine.manager.restore(pins(OLD), KEEP, pins(NEW))).exit_status == 0
     assert machine.states() == dict.fromkeys(MEMBERS, f"ii {OLD}-1")

@@ -23,7 +23,7 @@ COUNTS = {
     "container_toolkit.yaml": 57, "cuda_toolkits.yaml": 83, "cudnn.yaml": 82, "dcgm.yaml": 37, "driver_branches.yaml": 33,
     "driver_releases.yaml": 325, "fabric_manager.yaml": 31, "forward_compat.yaml": 32, "frameworks.yaml": 130,
     "gpu_architectures.yaml": 38, "gpu_operator.yaml": 72, "host_firmware.yaml": 29, "kernel_support.yaml": 35, "known_issues.yaml": 33,
-    "limits.yaml": 30, "nccl.yaml": 57, "ngc_images.yaml": 209, "nvidia_require_cuda.yaml": 119, "package_sets.yaml": 44,
+    "limits.yaml": 30, "nccl.yaml": 57, "ngc_images.yaml": 209, "nvidia_require_cuda.yaml": 119, "package_sets.yaml": 46,
     "security_bulletins.yaml": 67, "wheel_libs.yaml": 91, "xid.yaml": 188,
 }  # fmt: skip
 

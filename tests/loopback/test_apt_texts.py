@@ -29,7 +29,7 @@ def prepare(fleet: LoopbackFleet, node: str, wanted: tuple[PackagePin, ...]) -> 
 
 def test_a_good_driver_is_installed_held_and_loaded_once(fleet: LoopbackFleet, node: str) -> None:
     prepare(fleet, node, NEW)
-    for text in (BACKEND.install(NEW), BACKEND.install(NEW), RELOAD):
+    for text in (BACKEND.install(NEW, OLD), BACKEND.install(NEW, OLD), RELOAD):
         ran = fleet.run(node, "sh -s", stdin=text)
         assert ran.exit_status == 0, ran.stdout + ran.stderr
     truth = observe(fleet.node_root(node))
@@ -39,9 +39,9 @@ def test_a_good_driver_is_installed_held_and_loaded_once(fleet: LoopbackFleet, n
 
 def test_a_driver_that_does_not_build_goes_back_from_what_was_kept(fleet: LoopbackFleet, node: str) -> None:
     prepare(fleet, node, BAD)
-    assert fleet.run(node, "sh -s", stdin=BACKEND.install(BAD)).exit_status == 100
+    assert fleet.run(node, "sh -s", stdin=BACKEND.install(BAD, OLD)).exit_status == 100
     assert not observe(fleet.node_root(node)).is_whole
-    ran = fleet.run(node, "apt-get clean; sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    ran = fleet.run(node, "apt-get clean; sh -s", stdin=BACKEND.restore(OLD, KEEP, NEW))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     truth = observe(fleet.node_root(node))
     assert (truth.loaded, truth.is_whole, truth.run_twice) == ("570.195.03", True, 0)
@@ -59,8 +59,8 @@ def test_preflight_changes_nothing_on_the_node(fleet: LoopbackFleet, node: str) 
 def test_a_folder_name_with_a_blank_is_no_obstacle(tmp_path: Path) -> None:
     fleet = LoopbackFleet.create(tmp_path / "my fleet", nodes=1)
     prepare(fleet, "gpu01", BAD)
-    fleet.run("gpu01", "sh -s", stdin=BACKEND.install(BAD))
-    ran = fleet.run("gpu01", "sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    fleet.run("gpu01", "sh -s", stdin=BACKEND.install(BAD, OLD))
+    ran = fleet.run("gpu01", "sh -s", stdin=BACKEND.restore(OLD, KEEP, NEW))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert fleet.truth()[0].is_whole
 
@@ -71,7 +71,7 @@ def test_a_package_that_was_cut_off_in_mid_unpack_is_put_back_whole(
 ) -> None:
     prepare(fleet, node, NEW)
     if not whole_others:
-        ran = fleet.run(node, "sh -s", stdin=BACKEND.install(NEW))
+        ran = fleet.run(node, "sh -s", stdin=BACKEND.install(NEW, OLD))
         assert ran.exit_status == 0, ran.stdout + ran.stderr
     # What dpkg writes before it unpacks, and what stands there when the power goes before it is done.
     status = fleet.node_root(node) / "var/lib/dpkg/status"
@@ -80,7 +80,7 @@ def test_a_package_that_was_cut_off_in_mid_unpack_is_put_back_whole(
     cut = "install reinstreq half-installed\n" + after.partition("\n")[2]
     status.write_text(head + name + rest[: rest.index("Status: ")] + stands + cut, encoding="utf-8")
     assert observe(fleet.node_root(node)).broken == ("nvidia-driver-cuda",)
-    ran = fleet.run(node, "sh -s", stdin=BACKEND.restore(OLD, KEEP))
+    ran = fleet.run(node, "sh -s", stdin=BACKEND.restore(OLD, KEEP, NEW))
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert observe(fleet.node_root(node)).broken == ()
     assert observe(fleet.node_root(node)).library == "570.195.03"

@@ -391,3 +391,21 @@ def test_an_answer_is_found_among_noise(before: bytes, inside: bytes) -> None:
 def test_an_id_that_is_no_name_makes_no_text(task_id: str) -> None:
     with pytest.raises(ValueError, match="task id"):
         task.task_poll(task_id)
+
+
+def test_a_node_keeps_its_newest_tasks_and_every_one_that_has_no_end(node: Node) -> None:
+    node.take()
+    tasks = node.root / "var/lib/muster/node/tasks"
+    month_ago = 1_700_000_000
+    for number in range(task.KEPT_NEWEST + 5):
+        place = tasks / f"run-old-{number:03d}"
+        place.mkdir(parents=True)
+        state = "running" if number == 0 else "done"
+        (place / "record.json").write_text(f'{{"task_id":"{place.name}","boot_id":"{BOOT}","state":"{state}"}}\n')
+        for path in (place / "record.json", place):
+            os.utime(path, (month_ago + number, month_ago + number))
+    node.start("run-new-0", "true")
+    left = sorted(path.name for path in tasks.iterdir() if path.name.startswith("run-old"))
+    assert "run-old-000" in left
+    assert len(left) == task.KEPT_NEWEST + 1
+    assert node.ended("run-new-0").state == "done"

@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, Entry] = {
     "validate": Entry(
         LOOK, "Exercise the GPUs of an idle node and check what they compute and how fast.", "validate", "validate"
     ),
-    "nodes": Entry(LOOK, "List nodes, or show one with all its facts.", "look", "nodes"),
+    "nodes": Entry(LOOK, "List nodes, show one with all its facts, or change one alone.", "nodes", "nodes"),
     "facts": Entry(LOOK, "List what Muster can see on a node and how it looks.", "look", "facts"),
     "why": Entry(
         SAY,

@@ -16,7 +16,7 @@ from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Halted, Refused
 from muster.model.phase import Phase
-from muster.model.plan import plan_body
+from muster.model.plan import Plan, plan_body
 from muster.model.run import Rollout, RolloutState
 from muster.planner.lint import lint
 from muster.planner.words import lines
@@ -58,22 +58,25 @@ def apply(
                 for line in lines(plan, lint(plan), len((await covered(site, plan)).approvals)):
                     say(line)
                 return 0
-            rollout, is_new = await begin(site, plan)
-            if await _ended(site, rollout):
-                if not as_json:
-                    say(f"{plan.id} was carried out already, nothing is done")
-                return await _say_end(site, rollout, as_json=as_json)
-            if carrier_lock(site.store_path).holder() is None:
-                site.spawn_carrier()
-            if not as_json:
-                say(
-                    f"{rollout.rollout_id}: {'begins' if is_new else 'goes on'}, {len(plan.nodes)} nodes to {plan.target}"
-                )
-            if detach:
-                return _detached(rollout, as_json=as_json)
-            return await _watch(site, rollout.rollout_id, as_json=as_json)
+            return await carry_out(site, plan, detach=detach, as_json=as_json)
 
     run(work, as_json=as_json)
+
+
+async def carry_out(site: Site, plan: Plan, *, detach: bool, as_json: bool) -> int:
+    """Begin an approved plan, or go on with it, in a process of its own, and watch it unless `detach`; the exit code of its end."""
+    rollout, is_new = await begin(site, plan)
+    if await _ended(site, rollout):
+        if not as_json:
+            say(f"{plan.id} was carried out already, nothing is done")
+        return await _say_end(site, rollout, as_json=as_json)
+    if carrier_lock(site.store_path).holder() is None:
+        site.spawn_carrier()
+    if not as_json:
+        say(f"{rollout.rollout_id}: {'begins' if is_new else 'goes on'}, {len(plan.nodes)} nodes to {plan.target}")
+    if detach:
+        return _detached(rollout, as_json=as_json)
+    return await _watch(site, rollout.rollout_id, as_json=as_json)
 
 
 def _detached(rollout: Rollout, *, as_json: bool) -> int:

@@ -33,7 +33,7 @@ status_app = app("Show the fleet as it was last seen: by pool, model, driver, fl
 check_app = app(
     "Find what disagrees: inside a node, in a pool, with what is wanted. Exit 1 with findings, 5 when something is unknown."
 )
-nodes_app = app("List nodes, or show one with all its facts.")
+nodes_app = app("List nodes, show one with all its facts, or change one alone.")
 facts_app = app("What Muster can see on a node, and by which command.")
 
 Where = Annotated[

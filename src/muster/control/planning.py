@@ -16,6 +16,7 @@ from muster.model.plan import Plan
 from muster.model.policy import Permission, Policy
 from muster.planner.pools import Placing, pool_of
 from muster.planner.propose import PlanInput, propose
+from muster.solver.carried import carried
 from muster.solver.problem import Answer, NodeClass, NoSolution
 from muster.solver.words import sentence
 
@@ -24,9 +25,10 @@ GPUS_REMEMBERED = timedelta(days=30)
 
 
 async def plan(
-    site: Site, *, driver: str | None, pool: str | None, seed: str, parent: Plan | None = None
+    site: Site, *, driver: str | None, pool: str | None, seed: str, parent: Plan | None = None, only: str | None = None
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Propose a plan and keep it; and what whoever reads it should be warned of. Changes no node. `seed` chooses the canaries.
+    """Propose a plan and keep it; and what whoever reads it should be warned of. Changes no node. `seed` chooses the canaries;
+    `only` names the one node to plan for.
 
     With a `parent` it is a round of that one: its pools, and its driver where no other is asked for; the approval of the parent covers it as
     long as it stays within (`planner.envelope`). Raises UnknownName for a driver or pool nobody knows.
@@ -47,7 +49,7 @@ async def plan(
     made = propose(
         PlanInput(
             policy=policy,
-            nodes=site.nodes,
+            nodes=[node for node in site.nodes if only in (None, node.name)],
             facts=facts,
             placings=placings,
             managers=tuple(site.managers.values()),
@@ -60,6 +62,7 @@ async def plan(
             windows=open_windows(policy, now),
             parent=None if parent is None else parent.id,
             policy_name=site.policy_path.name,
+            carried=lambda kind, target, flavour, version: carried(kind, target, flavour, version, base),
         )
     )
     await site.store.save_plan(made)

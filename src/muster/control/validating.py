@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.control.site import Site
 from muster.executor.look import look
-from muster.executor.phases import last_words
+from muster.executor.words import last_words
 from muster.health.floors import learn
 from muster.model.command import (
     Answered,

@@ -10,9 +10,11 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
+from muster.executor.words import counted, last_words, verdict_words
 from muster.model.command import (
     Answered,
     FetchPackages,
+    GiveBackSettings,
     InstallPackages,
     Reboot,
     Reload,
@@ -28,8 +30,8 @@ from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation, Plan, Step
 from muster.model.run import Run
 from muster.model.validation import Validated
-from muster.model.verdict import Degraded, Fail, Pass, Skipped, Undecided, Verdict
-from muster.node import restart
+from muster.model.verdict import Pass, Undecided, Verdict
+from muster.node import readiness, restart, settings
 from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
@@ -37,6 +39,7 @@ FETCH_S = 3600
 INSTALL_S = 0
 SAVE_S = 300
 RELOAD_S = 300
+SETTINGS_S = 300
 """How long a task may run before the node itself ends it (0: never; a package transaction must not be cut, and DKMS takes its minutes)."""
 
 REBOOT_LIMIT_S = 1800
@@ -125,12 +128,14 @@ async def preflight(scene: Scene) -> Result:
     broken = scene.manager.broken(facts)
     if broken:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
-    text = wanted(scene.validator.needs) + scene.manager.preflight(scene.step.packages, scene.step.back)
+    names = tuple(pin.name for pin in scene.step.packages)
+    text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
+    text += scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
     if outcome.exit_status != 0:
-        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr) or "preflight failed")
+        return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
 
 
@@ -199,13 +204,13 @@ async def baseline(scene: Scene) -> Result:
         seen = {"gpu_count": str(facts.value("gpu.count")), "gpu_product": kept.kind, "figures": _figures_note(kept)}
         return Result(Event.PASSED, f"on {scene.step.from_driver}: {verdict.why}", notes=seen, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
     if isinstance(verdict, Undecided):
         # Nothing says that it is broken, and nobody could tell afterwards what the new driver did: it stays as it is, in service.
-        why = f"cannot be validated on {scene.step.from_driver}: {_words(verdict)}"
+        why = f"cannot be validated on {scene.step.from_driver}: {verdict_words(verdict)}"
         return Result(Event.REFUSED, why, validated=kept)
-    why = f"failed on {scene.step.from_driver} before anything was changed: {_words(verdict)}"
-    return Result(Event.FAILED, why, notes={"broken_before": _words(verdict)}, validated=kept)
+    why = f"failed on {scene.step.from_driver} before anything was changed: {verdict_words(verdict)}"
+    return Result(Event.FAILED, why, notes={"broken_before": verdict_words(verdict)}, validated=kept)
 
 
 async def restore_point(scene: Scene) -> Result:
@@ -218,14 +223,15 @@ async def restore_point(scene: Scene) -> Result:
         moved = unmet(scene.step.expects, facts)
         if moved:
             return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
-    text = scene.manager.save(scene.step.back, scene.keep)
+    text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
     return _retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages)
-    ended = await scene.session.task("apply", text, InstallPackages(scene.step.packages), INSTALL_S)
+    text = scene.manager.install(scene.step.packages, scene.step.back)
+    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return _away(ended)
     if ended.state is TaskState.RUNNING:
@@ -271,20 +277,37 @@ async def reboot(scene: Scene) -> Result:
 
 
 async def verify(scene: Scene) -> Result:
-    wrong = await _not_as(scene, scene.step.done_when)
+    wrong = await _not_as(scene, scene.step.done_when, scene.step.leaving)
     if isinstance(wrong, Result):
         return wrong
     if wrong:
         return _driver_failed(scene, "; ".join(wrong))
-    return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}")
+    given = await _given_back(scene, "settings")
+    if given.event is Event.FAILED:
+        return _driver_failed(scene, given.why)
+    if given.event is Event.WAITING:
+        return given
+    return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}, and the node is set as before")
 
 
-async def _not_as(scene: Scene, expected: tuple[Expectation, ...]) -> tuple[str, ...] | Result:
-    """What of the node's stack is not as expected or not whole, now; or that the node is away."""
+async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[str, ...]) -> tuple[str, ...] | Result:
+    """What of the node's stack is not as expected or not whole, now, or is there and should not be; or that the node is away."""
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return _away(facts)
-    return (*unmet(expected, facts), *(f"{name} is half-installed" for name in scene.manager.broken(facts)))
+    there = scene.manager.installed(facts)
+    return (
+        *unmet(expected, facts),
+        *(f"{name} is half-installed" for name in scene.manager.broken(facts)),
+        *(f"{name} is still installed" for name in gone if name in there),
+    )
+
+
+async def _given_back(scene: Scene, name: str) -> Result:
+    """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
+    work = GiveBackSettings(scene.run.run_id)
+    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    return _retried(scene, ended, "giving back what the node was set to")
 
 
 async def validate(scene: Scene) -> Result:
@@ -297,8 +320,8 @@ async def validate(scene: Scene) -> Result:
     if isinstance(verdict, Pass):
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
-    return replace(_driver_failed(scene, f"validation: {_words(verdict)}"), validated=kept)
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
+    return replace(_driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
 
 
 async def give_back(scene: Scene) -> Result:
@@ -329,8 +352,9 @@ async def probation(scene: Scene) -> Result:
 
 
 async def rollback(scene: Scene) -> Result:
-    text = scene.manager.restore(scene.step.back, scene.keep)
-    ended = await scene.session.task("restore", text, InstallPackages(scene.step.back), INSTALL_S)
+    text = scene.manager.restore(scene.step.back, scene.keep, scene.step.packages)
+    work = InstallPackages(scene.step.back, scene.step.coming)
+    ended = await scene.session.task("restore", text, work, INSTALL_S)
     result = _retried(scene, ended, "the way back")
     never_loaded = (
         scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
@@ -361,12 +385,17 @@ async def rollback_reboot(scene: Scene) -> Result:
 
 
 async def rollback_verify(scene: Scene) -> Result:
-    wrong = await _not_as(scene, scene.step.expects)
+    wrong = await _not_as(scene, scene.step.expects, scene.step.coming)
     if isinstance(wrong, Result):
         return wrong
     if wrong:
         return Result(Event.FAILED, "after the way back: " + "; ".join(wrong))
-    return Result(Event.PASSED, f"every member of the stack says {scene.step.from_driver} again")
+    given = await _given_back(scene, "settings-back")
+    if given.event is not Event.PASSED:
+        return given
+    return Result(
+        Event.PASSED, f"every member of the stack says {scene.step.from_driver} again, and the node is set as before"
+    )
 
 
 async def rollback_validate(scene: Scene) -> Result:
@@ -379,8 +408,8 @@ async def rollback_validate(scene: Scene) -> Result:
     if isinstance(verdict, Pass):
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.from_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
-        return Result(Event.WAITING, _words(verdict), retry=True, validated=kept)
-    return Result(Event.FAILED, f"validation after the way back: {_words(verdict)}", validated=kept)
+        return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
+    return Result(Event.FAILED, f"validation after the way back: {verdict_words(verdict)}", validated=kept)
 
 
 async def release(scene: Scene) -> Result:
@@ -415,19 +444,8 @@ PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
 """Every phase that is not an end, with what is done in it."""
 
 
-def last_words(output: bytes, limit: int = 300) -> str:
-    """The last line that says something, for people; never more than `limit` characters, control characters removed."""
-    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
-    text = lines[-1] if lines else ""
-    return "".join(c if c.isprintable() else "?" for c in text)[:limit]
-
-
 def _away(outcome: Unreachable) -> Result:
     return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
-
-
-def _counted(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def _under_way(what: str) -> str:
@@ -528,7 +546,10 @@ async def _restart(scene: Scene) -> Result:
     if isinstance(boot, Unreachable):
         return waiting("is away, restarting")
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
-    ended = await scene.session.task(phase, restart.REBOOT, Reboot(), RELOAD_S)
+    back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
+    driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
+    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
@@ -558,7 +579,7 @@ def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
     if isinstance(jobs, Answered):
         return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
     names = dict.fromkeys(job.name for job in jobs)
-    return f"waits for {_counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
+    return f"waits for {counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
 
 
 def _drain_limit_s(scene: Scene) -> int:
@@ -568,14 +589,6 @@ def _drain_limit_s(scene: Scene) -> int:
 def _driver_failed(scene: Scene, cause: str) -> Result:
     notes = {"cause": cause, "failed_in": scene.run.phase.value, "direction": "back"}
     return Result(Event.FAILED, cause, notes=notes)
-
-
-def _words(verdict: Verdict) -> str:
-    match verdict:
-        case Pass(why=why) | Degraded(why=why) | Fail(why=why) | Undecided(why=why):
-            return why
-        case Skipped(by=by, until=until):
-            return f"skipped by {by} until {until}"
 
 
 _VALIDATE: Work = Validate()

@@ -199,7 +199,9 @@ class Session:
             state = TaskState(answer.state) if answer.state in NOT_BEGUN else TaskState.UNKNOWN
             return TaskEnd(state, None, answer.why or _last(outcome), b"")
         state = TaskState(answer.state)
-        words = _CUT.get(state, "") + _words(answer.out, answer.err, answer.why or answer.state)
+        # What went well says so last; what a tool grumbled on the other channel meanwhile is in the node's own record.
+        err = b"" if answer.exit_status == 0 and answer.out.strip() else answer.err
+        words = _CUT.get(state, "") + _words(answer.out, err, answer.why or answer.state)
         return TaskEnd(state, answer.exit_status, words, answer.out)
 
 
@@ -208,7 +210,7 @@ _CUT = {
     TaskState.LOST: "its processes vanished, after: ",
 }
 
-_TELLING = ("E:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
+_TELLING = ("E:", "differs:", "dpkg: error", "Error!", "modprobe: FATAL", "ERROR")
 
 
 def _words(out: bytes, err: bytes, otherwise: str) -> str:

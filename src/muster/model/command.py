@@ -50,14 +50,22 @@ class FetchPackages:
 
 @dataclass(frozen=True, slots=True)
 class InstallPackages:
-    """Bring exactly these versions onto the node, up or down, as one transaction."""
+    """Bring exactly these versions onto the node, up or down, as one transaction; packages named `gone` leave it."""
 
     pins: tuple[PackagePin, ...]
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SaveRestorePoint:
     """Write down what a way back needs."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class GiveBackSettings:
+    """Set again what the node was set to before its change, and compare."""
 
     run_id: str
 
@@ -98,7 +106,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | SaveRestorePoint | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -166,12 +174,12 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
     match intent:
         case StartTask(task_id=task_id, fence=fence, work=work):
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
-        case InstallPackages(pins=pins):
-            body |= {"packages": [str(pin) for pin in pins]}
+        case InstallPackages(pins=pins, gone=gone):
+            body |= {"packages": [str(pin) for pin in pins]} | ({"gone": list(gone)} if gone else {})
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
-            TakeLease() | ReleaseLease() | SaveRestorePoint() | PollTask() | AskScheduler()
+            TakeLease() | ReleaseLease() | SaveRestorePoint() | GiveBackSettings() | PollTask() | AskScheduler()
         ):  # texts alone, under their own names
             body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
         case Collect(facts=facts):

@@ -76,6 +76,21 @@ class Step:
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
 
+    @property
+    def leaving(self) -> tuple[str, ...]:
+        """Names of packages that go: they change their names with the branch or the flavour."""
+        return _names_only_in(self.back, self.packages)
+
+    @property
+    def coming(self) -> tuple[str, ...]:
+        """Names of packages that are new on the node, and go on the way back."""
+        return _names_only_in(self.packages, self.back)
+
+
+def _names_only_in(some: tuple[PackagePin, ...], others: tuple[PackagePin, ...]) -> tuple[str, ...]:
+    known = {pin.name for pin in others}
+    return tuple(pin.name for pin in some if pin.name not in known)
+
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:

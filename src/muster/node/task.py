@@ -144,11 +144,35 @@ printf '%s,"state":"done","pid":%s,"exit_status":%s,"ended_at":"%s"}\n' "$HEAD" 
 exit 0
 """
 
+KEPT_NEWEST = 40
+KEPT_MOST = 200
+KEPT_DAYS = 30
+"""How many ended tasks a node keeps: the newest 40 (a change has about ten) for ever, up to 200 for 30 days. One without an end stays: it is
+evidence."""
+
+_PRUNE = (
+    r"""
+prune() {
+  number=0
+  for old in $(ls -t "$D/tasks" 2>/dev/null); do
+    number=$((number + 1))
+    if [ "$number" -le 40 ] || [ "$old" = "$ID" ]; then continue; fi
+    if [ "$number" -le @MOST@ ] && [ -z "$(find "$D/tasks/$old/record.json" -mtime +@DAYS@ 2>/dev/null)" ]; then continue; fi
+    if grep -q '"state":"done"' "$D/tasks/$old/record.json" 2>/dev/null; then rm -rf "${D:?}/tasks/$old"; fi
+  done
+}
+""".replace("40", str(KEPT_NEWEST))
+    .replace("@MOST@", str(KEPT_MOST))
+    .replace("@DAYS@", str(KEPT_DAYS))
+)
+
 _START = r"""
 T="$D/tasks/$ID"
 N="$D/tasks/.new"
 open_state
 if [ -e "$T/record.json" ]; then show no; fi
+# Not at each start: a look at two hundred folders costs a tenth of a second.
+if [ "$(($(ls "$D/tasks" | wc -l)))" -gt 40 ]; then prune; fi
 rm -rf "$T" "$N"
 
 if [ "$READS_ONLY" = no ]; then
@@ -253,7 +277,7 @@ def task_start(task_id: str, fence: str, script: str, *, deadline_s: int = 0, re
         "ID": _shell.name("task id", task_id), "F_LEASE": str(int(match[1])), "F_CLAIM": str(int(match[2])), "SHA": digest,
         "BYTES": str(len(raw)), "DEADLINE": str(int(deadline_s)), "READS_ONLY": "yes" if reads_only else "no",
     }  # fmt: skip
-    return _shell.answering(KIND, _assign(settings) + _COMMON + body)
+    return _shell.answering(KIND, _assign(settings) + _COMMON + _PRUNE + body)
 
 
 def task_poll(task_id: str) -> str:

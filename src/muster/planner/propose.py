@@ -23,6 +23,7 @@ from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
 from muster.planner.work import NO_SCHEDULER, Busy, Work, busy, stamp
 from muster.ports import PackageManager
+from muster.solver.carried import Carried, NotNamed, same_names
 from muster.solver.problem import Answer, NodeClass
 
 STALE_AFTER_S = 3600
@@ -56,6 +57,8 @@ class PlanInput:
     windows: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     parent: str | None = None
     policy_name: str = "fleet.yaml"
+    carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
+    """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -83,7 +86,7 @@ class _Draft:
 def propose(given: PlanInput) -> Plan:
     """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
     draft = _Draft()
-    judge = Judge(given.policy.pools, given.managers, given.solve)
+    judge = Judge(given.policy.pools, given.managers, given.solve, given.carried)
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]

@@ -4,6 +4,7 @@ It knows neither jobs nor budgets nor other nodes; those are `propose`'s.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.frozen import dataclass
@@ -13,6 +14,7 @@ from muster.model.policy import Permission, Pool
 from muster.model.stack import IMAGE_KINDS, PackagePin
 from muster.planner.classes import node_class, unknown_facts
 from muster.ports import PackageManager
+from muster.solver.carried import Carried, NotNamed, same_names
 from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
 from muster.solver.words import sentence
 
@@ -62,13 +64,20 @@ class _Seen:
     domain: str
 
 
+Names: TypeAlias = Callable[[NodeClass, str, str, str], Carried | NotNamed]
+"""What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
+
+
 class Judge:
     """Judges nodes, each kind once. Holds no state but what it was told and what it found before."""
 
-    def __init__(self, pools: Sequence[Pool], managers: Sequence[PackageManager], solve: Solve) -> None:
+    def __init__(
+        self, pools: Sequence[Pool], managers: Sequence[PackageManager], solve: Solve, carried: Names = same_names
+    ) -> None:
         self._pools = {pool.name: pool for pool in pools}
         self._managers = tuple(managers)
         self._solve = solve
+        self._carried = carried
         self._solutions: dict[tuple[NodeClass, object, object], Solution] = {}
         self._looks = Remembered[str, No | _Seen](lambda facts, _: _look(facts, self._managers))
         # By the very object, of which there is one for all nodes that are alike; it is kept beside, so that no other takes its number.
@@ -93,7 +102,7 @@ class Judge:
         if isinstance(answer, NoSolution):
             return No(WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION, sentence(answer.because))
         self._solutions[wanted] = answer
-        return _change(seen, pool, answer)
+        return _change(seen, pool, answer, self._carried)
 
 
 def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
@@ -137,7 +146,7 @@ def _image_booted(facts: NodeFacts) -> No | None:
     return None
 
 
-def _change(node: _Seen, pool: Pool, answer: Solution) -> No | Way:
+def _change(node: _Seen, pool: Pool, answer: Solution, carried: Names) -> No | Way:
     target, kind = answer.chosen.driver.text, node.kind
     if not kind.packages:
         words = f"no installed package carries {kind.driver}: not installed by packages"
@@ -147,7 +156,10 @@ def _change(node: _Seen, pool: Pool, answer: Solution) -> No | Way:
         # What the way back would have to prove cannot be told either.
         return No(WaitingOn.UNKNOWN_HEALTH, f"what it runs now is unknown: {', '.join(unknown)}")
     version = node.manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
-    packages = tuple(PackagePin(pin.name, version) for pin in kind.packages)
+    named = carried(kind, target, answer.chosen.flavour, version)
+    if isinstance(named, NotNamed):
+        return No(WaitingOn.NO_SOLUTION, named.why)
+    packages = named.packages
     upstream = target.partition("-")[0]
     seen = {path: value for path, value in node.stack if isinstance(value, str)}
     wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}

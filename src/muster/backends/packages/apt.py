@@ -44,18 +44,27 @@ trap 'exit 143' TERM INT HUP
 """invoke-rc.d asks this file; 101 forbids the start. One that the site put there is left alone. A leftover of a killed task is ours and goes."""
 
 
-_SELECT = f"""\
-select_states() {{
-  wanted=$(cat)
+_PATIENT = f"""\
+patiently() {{
   tries=0
-  until said=$(printf '%s\\n' "$wanted" | dpkg --set-selections 2>&1); do
+  while :; do
+    said=$("$@" 2>&1)
+    status=$?
+    case $said in *"locked by another process"* | *"unable to lock"*) ;; *) break ;; esac
     tries=$((tries + 1))
-    case $said in *lock*) [ $tries -lt {LOCK_WAIT_S} ] ;; *) false ;; esac || {{
-      echo "E: the holds could not be set: $said"
-      return 1
-    }}
+    [ $tries -lt {LOCK_WAIT_S} ] || break
     sleep 1
   done
+  [ -z "$said" ] || printf '%s\\n' "$said"
+  return $status
+}}
+select_states() {{ # standard input: package and state
+  wanted=$(cat)
+  set_them() {{ printf '%s\\n' "$wanted" | dpkg --set-selections; }}
+  said=$(patiently set_them) || {{
+    echo "E: the holds could not be set: $said"
+    return 1
+  }}
 }}
 """
 """dpkg itself does not wait for its lock, as apt does."""
@@ -91,14 +100,14 @@ class Apt:
         return (
             _ENVIRONMENT
             + _PRIVATE_LISTS
-            + _simulate("the new driver", pins)
+            + _simulate("the new driver", pins, back)
             # Asked for all at once; one by one only to name those that are gone.
             + f"if ! private download --print-uris {_quoted(back)} >/dev/null 2>&1; then\n"
             + f"  for pin in {_quoted(back)}; do\n"
             + '    private download --print-uris "$pin" >/dev/null 2>&1 || gone="$gone $pin"\n'
             + "  done\nfi\n"
-            + '[ -z "$gone" ] || { echo "no way back: the repository has lost$gone"; exit 4; }\n'
-            + 'echo "the change and the way back are complete in the repository"\n'
+            + _REPACK_CAN
+            + 'echo "the change and the way back are complete${repacked:+; lost by the repository and packed again from the node:$repacked}"\n'
         )
 
     def fetch(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...], keep: str) -> str:
@@ -106,11 +115,14 @@ class Apt:
             _ENVIRONMENT
             + _keep(keep)
             + _OWN
+            + _OLD_RESTORE_POINTS
             # What another change left is of no use, and a half-read list least of all. Packages that are whole are taken again.
             + 'rm -rf "$own/lists" && mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
             + f"own {_OPTIONS} -q update >/dev/null || {{ echo 'apt-get update failed'; exit 1; }}\n"
-            + f"own {_OPTIONS} -q install --download-only --allow-downgrades --allow-change-held-packages {_quoted(pins)} || exit 1\n"
-            + f'cd "$keep" || exit 1\nown {_OPTIONS} -q download {_quoted(back)} || exit 1\n'
+            + f"own {_OPTIONS} -q install --download-only {_ANY_WAY} {_quoted(pins)} {_leaving(pins, back)} || exit 1\n"
+            + f'cd "$keep" || exit 1\nif ! own {_OPTIONS} {_AS_ROOT} -q download {_quoted(back)}; then\n'
+            + "".join(_download_or_repack(pin) for pin in back)
+            + "fi\n"
             + _check_debs(back)
             + 'echo "fetched and verified"\n'
         )
@@ -131,45 +143,50 @@ class Apt:
             + 'echo "restore point written and checked"\n'
         )  # fmt: skip
 
-    def install(self, pins: tuple[PackagePin, ...]) -> str:
+    def install(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
             _ENVIRONMENT
             + _POLICY_RC_D
-            + _SELECT
-            + _unhold(pins)
+            + _PATIENT
+            + _unhold((*pins, *(pin for pin in back if pin.name in _gone(pins, back))))
             + _OWN
-            + f"own {_OPTIONS} -q install --no-download --allow-downgrades --allow-change-held-packages {_quoted(pins)}\n"
+            + f"own {_OPTIONS} -q install --no-download {_ANY_WAY} {_quoted(pins)} {_leaving(pins, back)}\n"
             + "rc=$?\n"
             + _hold(pins)
             + "[ $? = 0 ] || [ $rc != 0 ] || rc=1\n"
             + "exit $rc\n"
         )
 
-    def restore(self, back: tuple[PackagePin, ...], keep: str) -> str:
+    def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         files = " ".join(f'"$keep"/{shlex.quote(pin.name)}_*.deb' for pin in back)
+        new = _gone(back, pins)
         return (
             _ENVIRONMENT
             + _keep(keep)
             + _POLICY_RC_D
-            + _SELECT
-            + _FORCED
+            + _PATIENT
             + _unhold(back)
             + _OWN
             + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
-            + f"own {_OPTIONS} {_NO_SOURCES} -q install --allow-downgrades --allow-change-held-packages {files}\n"
+            + f"own {_OPTIONS} {_NO_SOURCES} -q install {_ANY_WAY} {files} {_leaving(back, pins)}\n"
             # Whatever apt says: a package that was cut off in mid-unpack has its old version for apt, and is not whole.
-            + "dpkg --configure -a\nset --\n"
+            + "patiently dpkg --configure -a\nset --\n"
+            + "".join(_still_there(name) for name in new)
+            + f'[ $# = 0 ] || patiently dpkg {_FORCED_REMOVAL} --remove "$@"\nset --\n'
             + "".join(_needed(pin) for pin in back)
             + "rc=0\n"
-            + '[ $# = 0 ] || forced_by_dpkg "$@" || rc=$?\n'
-            + "[ $rc = 0 ] && { dpkg --configure -a || rc=$?; }\n"
+            # apt gives up on a set that a power cut left half moved ("unmet dependencies"); dpkg takes the same checked files as they are.
+            + '[ $# = 0 ] || patiently dpkg --force-confold --force-confdef --force-downgrade -i "$@" || rc=$?\n'
+            + "[ $rc = 0 ] && { patiently dpkg --configure -a || rc=$?; }\n"
             + "state=$keep/state\n"
+            + _purged(new)
             + _RESTORE_ETC
             + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
             + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
             + 'done <"$state/packages" | select_states || rc=1\n'
             + "audit=$(dpkg --audit) || rc=1\n"
             + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
+            + "".join(_is_back(pin) for pin in back)
             + '[ $rc != 0 ] || echo "the packages of before are back"\n'
             + "exit $rc\n"
         )
@@ -185,21 +202,21 @@ own() {
 """Lists and packages of a change lie apart from the node's own: between the fetch and the change may be days of drain, in which the node's
 daily jobs renew its lists, clean its cache and hold the locks of both."""
 
-_FORCED = f"""\
-forced_by_dpkg() {{
-  tries=0
-  while :; do
-    said=$(dpkg --force-confold --force-confdef --force-downgrade -i "$@" 2>&1)
-    status=$?
-    printf '%s\\n' "$said"
-    case $said in *"dpkg: error: dpkg"*"lock was locked"*) ;; *) return $status ;; esac
-    tries=$((tries + 1))
-    [ $tries -lt {LOCK_WAIT_S} ] || return $status
-    sleep 1
-  done
-}}
+KEPT_RESTORE_POINTS = 3
+"""Restore points hold whole drivers, a hundred megabytes and more each; the newest few are enough to look into, and to go back by hand."""
+
+_OLD_RESTORE_POINTS = f"""\
+ls -t "${{keep%/*}}" | tail -n +{KEPT_RESTORE_POINTS + 1} | while read -r old; do
+  [ "$old" = "${{keep##*/}}" ] || rm -rf "${{keep%/*}}/$old"
+done
 """
-"""apt gives up on a set that a power cut left half moved ("unmet dependencies"); dpkg takes the same checked files as they are."""
+
+_ANY_WAY = "--allow-downgrades --allow-change-held-packages"
+
+_AS_ROOT = "-o APT::Sandbox::User=root"
+"""The folder of the way back is root's alone; apt would fetch as root all the same, and complain."""
+
+_FORCED_REMOVAL = "--force-depends --force-remove-reinstreq --force-hold"
 
 _RESTORE_ETC = """\
 [ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
@@ -226,12 +243,75 @@ gone=
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
 
 
-def _simulate(what: str, pins: tuple[PackagePin, ...]) -> str:
+def _simulate(what: str, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
+    """What apt would do, held against what was planned: nothing else goes, and nothing else that is there moves."""
+    goes = "|".join(_gone(pins, back)) or "-"
+    moves = "|".join(pin.name for pin in pins)
     return (
-        f"err=$(private -s -q install --allow-downgrades --allow-change-held-packages {_quoted(pins)} "
+        f"err=$(private -s -q install {_ANY_WAY} {_quoted(pins)} {_leaving(pins, back)} "
         f'2>&1 >"$scratch/out") || refuse 3 "{what} cannot be installed" "$err"\n'
-        'gone=$(sed -n "s/^Remv \\([^ ]*\\).*/\\1/p" "$scratch/out" | tr "\\n" " ")\n'
+        f"""gone=$(sed -n 's/^Remv \\([^ ]*\\).*/\\1/p' "$scratch/out" | grep -vxE '{goes}' | tr '\\n' ' ')\n"""
         '[ -z "$gone" ] || { echo "the change would remove packages: $gone"; exit 3; }\n'
+        f"""gone=$(sed -n 's/^Inst \\([^ ]*\\) \\[.*/\\1/p' "$scratch/out" | grep -vxE '{moves}' | tr '\\n' ' ')\n"""
+        '[ -z "$gone" ] || { echo "the change would also move packages: $gone"; exit 3; }\n'
+        "gone=\n"
+    )
+
+
+def _gone(pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> tuple[str, ...]:
+    """Names in `back` that are not in `pins`: a package that changes its name with the branch or the flavour leaves under the old one."""
+    kept = {pin.name for pin in pins}
+    return tuple(pin.name for pin in back if pin.name not in kept)
+
+
+def _leaving(pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
+    return " ".join(shlex.quote(f"{name}-") for name in _gone(pins, back))
+
+
+def _download_or_repack(pin: PackagePin) -> str:
+    """One .deb of the way back: from the repository, else packed again from what is installed, which then is what lies on the disk."""
+    name, quoted = shlex.quote(pin.name), shlex.quote(str(pin))
+    return (
+        f"  ls {name}_*.deb >/dev/null 2>&1 || own {_OPTIONS} {_AS_ROOT} -q download {quoted} 2>/dev/null || "
+        f"dpkg-repack {name} >/dev/null || exit 4\n"
+    )
+
+
+_REPACK_CAN = """\
+repacked=
+for pin in $gone; do
+  have=$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${pin%%=*}" 2>/dev/null)
+  if [ "$have" = "installed ${pin#*=}" ] && command -v dpkg-repack >/dev/null; then repacked="$repacked $pin"
+  else lost="$lost $pin"; fi
+done
+[ -z "${lost-}" ] || {
+  echo "no way back: the repository has lost$lost${lost:+; dpkg-repack could pack what is installed, if that package were on the node}"
+  exit 4
+}
+"""
+"""A package that the repository has lost can still be kept, as long as it is installed at that version."""
+
+
+def _still_there(name: str) -> str:
+    quoted = shlex.quote(name)
+    return (
+        f"  case \"$(dpkg-query -W -f '${{db:Status-Status}}' {quoted} 2>/dev/null)\" in "
+        f"'' | not-installed | config-files) ;; *) set -- \"$@\" {quoted} ;; esac\n"
+    )
+
+
+def _purged(names: tuple[str, ...]) -> str:
+    """Nothing of names that were not there before stays, not even their settings: those of before are put back from the restore point."""
+    if not names:
+        return ""
+    quoted = " ".join(shlex.quote(name) for name in names)
+    return f'for name in {quoted}; do\n  ! dpkg-query -W "$name" >/dev/null 2>&1 || patiently dpkg --purge "$name" || rc=1\ndone\n'
+
+
+def _is_back(pin: PackagePin) -> str:
+    return (
+        f"[ \"$(dpkg-query -W -f '${{db:Status-Status}} ${{Version}}' {shlex.quote(pin.name)} 2>/dev/null)\" = "
+        f"{shlex.quote('installed ' + pin.version)} ] || {{ echo {shlex.quote(f'E: {pin} is not back')}; rc=1; }}\n"
     )
 
 

@@ -28,7 +28,7 @@ users() { [ "$(count "$1")" -gt 0 ]; }
 
 unload() {
     rm -rf "${root:?}/sys/module/$1"
-    [ "$1" != nvidia ] || rm -rf "$root/proc/driver/nvidia"
+    [ "$1" != nvidia ] || rm -rf "$root/proc/driver/nvidia" "$root/run/smi-settings" "$root/run/smi-mig"
 }
 
 # load NAME: with what it needs; false where the running kernel has no such module on disk.

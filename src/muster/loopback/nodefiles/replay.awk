@@ -8,6 +8,11 @@ BEGIN {
     }
     bare = format ~ /noheader/; nounits = format ~ /nounits/
     wanted = split(fields, want, ",")
+    if (mode == "query-gpu")
+        while ((getline line < ENVIRON["SETTINGS"]) > 0) {
+            split(line, part, " ")
+            set_to[part[1], part[2]] = substr(line, length(part[1]) + length(part[2]) + 3)
+        }
     alias["gpu_name"] = "name"; alias["gpu_uuid"] = "uuid"; alias["gpu_serial"] = "serial"; alias["gpu_bus_id"] = "pci.bus_id"
     alias["used_memory"] = "used_gpu_memory"
     if (mode == "compute-apps") alias["name"] = "process_name"
@@ -77,6 +82,8 @@ mode == "query-gpu" {
     $0 = put($0)
     if (NR == 1) { columns(); next }
     split($0, cell, ", ")
+    for (title in column)
+        if ((cell[column["uuid"]], title) in set_to) cell[column[title]] = set_to[cell[column["uuid"]], title]
     if (gpu == "" || gpu == cell[column["index"]] || gpu == cell[column["uuid"]] || gpu == cell[column["pci.bus_id"]]) row()
     next
 }

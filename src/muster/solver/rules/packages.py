@@ -4,12 +4,12 @@ The lists may be older than the repository; preflight asks the repository itself
 refused here, before anybody waits for a drain; what they do not say is left to preflight, and said so.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 
-from muster.knowledge.schema import PackageRole, PackageSet
 from muster.model.fact import Unknown
+from muster.model.versions.base import VersionSyntaxError
 from muster.model.versions.driver import DriverVersion
+from muster.solver.carried import Carried, NotNamed, carried
 from muster.solver.doubt import doubt
 from muster.solver.explain import Because, Hint, Observed, RuleSays
 from muster.solver.hints import REFRESH_LISTS
@@ -36,6 +36,17 @@ def _offered(question: Question) -> Judgement:
         return (RuleSays("repository-has-driver", words, "", ask=PREFLIGHT),)
     if question.kind.driver == driver.text or _has(offers, driver):
         return ()
+    answer = _carried(question)
+    if isinstance(answer, Carried) and answer.renamed:
+        # The lists were read for the names of today.
+        return (
+            RuleSays(
+                "repository-has-driver",
+                "whether the repository has the packages under their new names is unknown",
+                "",
+                ask=PREFLIGHT,
+            ),
+        )
     names = ", ".join(dict.fromkeys(pin.name for pin in question.kind.packages))
     says = RuleSays("repository-has-driver", "packages are installed from the node's own repository alone", "")
     for version, missing in offers.partial:
@@ -73,67 +84,45 @@ def _way_back(question: Question) -> Judgement:
     return Refusal(because, (Hint("put the packages of today into the repository (a snapshot of it keeps them)"),))
 
 
-def _same_names(question: Question) -> Judgement:
-    """The driver's packages bear the same names on the new branch, in the repository from which they came."""
+def _named(question: Question) -> Judgement:
+    """It is known what the driver's packages are called on the new branch and in the new flavour."""
+    answer = _carried(question)
+    if isinstance(answer, NotNamed):
+        says = RuleSays(
+            "packages-are-named", "a package's name on another branch is known or it is not; none is guessed", ""
+        )
+        seen = (
+            *(Observed(f"package[{name}].state", "installed") for name in answer.packages),
+            Observed("module.nvidia.disk_version", question.kind.driver),
+            Observed("module.nvidia.flavour", question.kind.flavour),
+            Observed("os.id", question.kind.os),
+            Observed("arch", question.kind.arch),
+        )
+        return Refusal(
+            Because(answer.why, (*seen, says)), (Hint("add the names to the knowledge base, as data: package_sets"),)
+        )
+    if answer is None or not answer.renamed or answer.names_from is None:
+        return ()
+    provenance = answer.names_from.provenance
+    go = f"{len(answer.renamed)} go ({answer.renamed[0]} first)"
+    words = f"packages change their names: {go}, {len(answer.packages)} carry {question.candidate.driver.text}"
+    weak = doubt((f"the names of {answer.names_from.id}", provenance.confidence))
+    return (RuleSays("packages-are-named", words, ", ".join(provenance.sources), weak),)
+
+
+def _carried(question: Question) -> Carried | NotNamed | None:
+    """What carries the candidate; None where nothing is installed by packages, or by a version that is none."""
     kind, candidate = question.kind, question.candidate
-    branch = _branch_number(kind.driver)
-    now = None if branch is None else _installed_set(question, branch)
-    then = None if now is None else _set_on(question, candidate.number, now.repository)
-    if branch is None or now is None or then is None:
-        return ()
-    modules = {each.name_for(branch) for each in now.members if each.role is PackageRole.MODULE}
-    after = [each.name_for(candidate.number) for each in then.members]
-    moved = [pin.name for pin in kind.packages if pin.name in modules and pin.name not in after]
-    if not moved:
-        return ()
-    module = next(each.name_for(candidate.number) for each in then.members if each.role is PackageRole.MODULE)
-    says = RuleSays(
-        "packages-keep-their-names", f"on {candidate.branch} the modules come as {module}, not as {moved[0]}",
-        ", ".join(then.provenance.sources), doubt((f"the names on {candidate.branch}", then.provenance.confidence)),
-    )  # fmt: skip
-    seen = (
-        Observed(f"package[{moved[0]}].state", "installed"), Observed("module.nvidia.disk_version", kind.driver),
-        Observed("os.id", kind.os), Observed("module.nvidia.flavour", kind.flavour),
-    )  # fmt: skip
-    because = Because(f"the driver's packages have other names on {candidate.branch}", (*seen, says))
-    return Refusal(
-        because, (Hint("this release moves versions, not names: change the names on the nodes by hand once"),)
-    )
-
-
-def _branch_number(driver: str) -> int | None:
-    """The branch number at the beginning of a driver's text; None where there is none."""
-    first = driver.partition(".")[0]
-    return int(first) if first.isascii() and first.isdigit() and len(first) < 6 else None
-
-
-def _sets(question: Question, branch: int) -> Iterator[PackageSet]:
-    """The package sets that serve the node on a branch, whatever its CPU: names do not differ by it."""
-    name, _, version = question.kind.os.partition(" ")
-    distribution = f"{name}{version.replace('.', '')}"
-    for each in question.known.package_sets:
-        serves = distribution in each.distributions and each.flavour == question.kind.flavour
-        if serves and each.first_branch <= branch <= each.last_branch:
-            yield each
-
-
-def _installed_set(question: Question, branch: int) -> PackageSet | None:
-    """The set most of whose packages the node has, its module's among them: it tells from which repository the driver came."""
-    names = {pin.name for pin in question.kind.packages}
-    best, most = None, 0
-    for each in _sets(question, branch):
-        own = [member for member in each.members if member.name_for(branch) in names]
-        if len(own) > most and any(member.role is PackageRole.MODULE for member in own):
-            best, most = each, len(own)
-    return best
-
-
-def _set_on(question: Question, branch: int, repository: str) -> PackageSet | None:
-    return next((each for each in _sets(question, branch) if each.repository == repository), None)
+    if not kind.packages:
+        return None
+    try:
+        return carried(kind, candidate.driver.text, candidate.flavour, "", question.known)
+    except VersionSyntaxError:
+        return None
 
 
 RULES = (
-    Rule("packages-keep-their-names", _same_names),
+    Rule("packages-are-named", _named),
     Rule("repository-has-driver", _offered),
     Rule("way-back", _way_back),
 )

@@ -1,0 +1,74 @@
+"""`muster nodes upgrade|rollback`: the change of one node, through the same plan, approval, lease and audit as that of a fleet."""
+
+from typing import Annotated
+
+import typer
+
+from muster.cli.change import carry_out
+from muster.cli.look import nodes_app
+from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
+from muster.control.bootstrap import open_site
+from muster.control.rollouts import approve, past_failures
+from muster.control.single import plan_for, ran_before
+from muster.control.site import Site
+from muster.model.plan import Plan, plan_body
+from muster.planner.lint import lint
+from muster.planner.words import lines
+
+A_NO = 1
+
+OneNode = Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Approve the plan as yourself, carry it out and watch it.")]
+
+
+@nodes_app.command("upgrade")
+def nodes_upgrade(
+    node: OneNode,
+    fleet: Fleet = None,
+    store: StorePath = None,
+    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look at one node and plan its change alone; with --yes also approve and carry it out. Exit 1 when nothing is to be changed."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = site.node_named(node)
+            return await _change(site, await plan_for(site, name, driver=driver), yes=yes, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+@nodes_app.command("rollback")
+def nodes_rollback(
+    node: OneNode, fleet: Fleet = None, store: StorePath = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Plan the way of one node back to the driver from which its last finished change came; with --yes also carry it out."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = site.node_named(node)
+            made = await plan_for(site, name, driver=await ran_before(site, name))
+            return await _change(site, made, yes=yes, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+async def _change(site: Site, made: Plan, *, yes: bool, as_json: bool) -> int:
+    notes = (*lint(made), *await past_failures(site, made))
+    if as_json and not (yes and made.nodes):
+        said = [{"severity": each.severity, "subject": each.subject, "says": each.says} for each in notes]
+        say(envelope("plan", {"id": made.id, "plan": plan_body(made), "lint": said, "approved_by": []}))
+    elif not as_json:
+        for line in lines(made, notes, 0):
+            say(line)
+    if not made.nodes:
+        return A_NO
+    if not yes:
+        return 0
+    await approve(site, made, by=site.person, note="one node, by hand")
+    return await carry_out(site, made, detach=False, as_json=as_json)
+
+
+__all__ = ["nodes_app"]

@@ -1,0 +1,114 @@
+"""Texts that keep what a node was set to before its change, give it back after a reload or restart, and compare. Pure; POSIX sh.
+
+A reload or a restart loses what is set at run time: persistence, power limit, compute mode, application clocks, and on most GPUs MIG and its
+layout. Packages bring their own files, and a unit that was disabled by hand must not come back enabled. `save` writes it down under a folder
+of the restore point; `give_back` sets what differs and then says what still does. What could not be read before is not compared.
+
+ECC and MIG modes that need another restart to change are compared, never set: they outlive a restart by themselves.
+"""
+
+import shlex
+
+DIFFERS = 5
+"""Exit status of `give_back` when something is not as it was; each line that begins with `differs:` names one."""
+
+_FIELDS = (
+    "uuid", "persistence_mode", "power.limit", "compute_mode", "ecc.mode.current", "mig.mode.current",
+    "clocks.applications.graphics", "clocks.applications.memory",
+)  # fmt: skip
+
+_LOOK = """\
+PATH=$PATH:/usr/sbin:/sbin
+export PATH LC_ALL=C
+settings() { nvidia-smi --query-gpu=@FIELDS@ --format=csv,noheader,nounits 2>/dev/null | sed 's/, /|/g'; }
+# GPU, profile and place of each MIG instance, as `mig -cgi` takes them again.
+layout() {
+  nvidia-smi mig -lgi 2>/dev/null |
+    sed -n 's/^| *\\([0-9][0-9]*\\) *MIG [^ ]* *\\([0-9][0-9]*\\) *[0-9][0-9]* *\\([0-9][0-9]*\\):[0-9].*/\\1 \\2:\\3/p'
+}
+units() {
+  systemctl list-unit-files --no-legend --no-pager --type=service 'nvidia*' 'nv-*' 'dcgm*' 'slurmd*' 'kubelet*' 2>/dev/null |
+    while read -r unit state _; do case $state in enabled | disabled | masked) echo "$unit $state" ;; esac; done
+}
+# Settings that a person wrote or changed: no package has a file of this content under this name.
+edited() {
+  command -v md5sum >/dev/null || return 0
+  { command -v dpkg-query >/dev/null && dpkg-query --admindir="$MUSTER_ROOT/var/lib/dpkg" -W -f '${Conffiles}\\n' 2>/dev/null; } >"$1/shipped"
+  for file in "$MUSTER_ROOT"/etc/modprobe.d/*.conf "$MUSTER_ROOT"/etc/nvidia/* "$MUSTER_ROOT"/etc/modules-load.d/*.conf; do
+    [ -f "$file" ] || continue
+    sum=$(md5sum <"$file") name=${file#"$MUSTER_ROOT"}
+    grep -qF " $name ${sum%% *}" "$1/shipped" || echo "$name ${sum%% *}"
+  done
+}
+loader() { sed -n 's/^saved_entry=./&/p' "$MUSTER_ROOT"/boot/grub/grubenv "$MUSTER_ROOT"/boot/grub2/grubenv 2>/dev/null; }
+images() { for file in "$MUSTER_ROOT"/boot/initrd.img-* "$MUSTER_ROOT"/boot/initramfs-*; do [ ! -s "$file" ] || echo "${file##*/}"; done; }
+parameters() {
+  for file in "$MUSTER_ROOT"/sys/module/nvidia/parameters/*; do [ ! -r "$file" ] || echo "${file##*/} $(cat "$file" 2>/dev/null)"; done
+}
+look_at_all() { # folder
+  mkdir -p "$1" || return 1
+  settings >"$1/settings"; layout >"$1/mig"; units >"$1/units"; edited "$1" >"$1/edited"; loader >"$1/loader"; images >"$1/images"
+  parameters >"$1/parameters"
+}
+"""
+
+_SAVE = """\
+before=$MUSTER_ROOT@KEEP@/before
+rm -rf "$before" "$before.new"
+look_at_all "$before.new" && mv "$before.new" "$before" && sync || { echo 'what the node is set to could not be written down'; exit 1; }
+"""
+
+_GIVE_BACK = """\
+before=$MUSTER_ROOT@KEEP@/before
+[ -d "$before" ] || { echo 'there is no record of what the node was set to'; exit 0; }
+now=$(mktemp -d) || exit 1
+trap 'rm -rf "$now"' EXIT
+set_one() { # GPU, option, value, what for people
+  nvidia-smi -i "$1" "$2" "$3" </dev/null >"$now/said" 2>&1 || echo "could not set $4 of $1 to $3: $(tail -n 1 "$now/said")"
+}
+IFS='|'
+settings >"$now/settings"
+while read -r gpu mode limit compute _ _ graphics memory; do
+  now_of=$(grep -F "$gpu|" "$now/settings") || continue
+  set -- $now_of
+  [ "$mode" = "$2" ] || set_one "$gpu" -pm "$(case $mode in Enabled) echo 1 ;; *) echo 0 ;; esac)" persistence
+  [ "$compute" = "$4" ] || set_one "$gpu" -c "$(echo "$compute" | tr '[:lower:]' '[:upper:]')" 'the compute mode'
+  case $limit in [0-9]*) [ "$limit" = "$3" ] || set_one "$gpu" -pl "$limit" 'the power limit' ;; esac
+  case $graphics,$memory in [0-9]*,[0-9]*) [ "$graphics,$memory" = "$7,$8" ] || set_one "$gpu" -ac "$memory,$graphics" 'the clocks' ;; esac
+done <"$before/settings"
+unset IFS
+if [ -s "$before/mig" ] && [ "$(layout)" != "$(cat "$before/mig")" ]; then
+  for gpu in $(cut -d' ' -f1 "$before/mig" | sort -un); do
+    places=$(sed -n "s/^$gpu //p" "$before/mig" | tr '\\n' ',')
+    nvidia-smi mig -i "$gpu" -cgi "${places%,}" -C >"$now/said" 2>&1 || echo "could not lay out GPU $gpu again: $(tail -n 1 "$now/said")"
+  done
+fi
+look_at_all "$now" || exit 1
+rc=0
+# What was there and is now otherwise; what came new with the packages is not held against them.
+for part in settings mig units edited loader images parameters; do
+  while read -r line; do
+    grep -qxF -- "$line" "$now/$part" && continue
+    case $part in
+      units) systemctl cat "${line%% *}" >/dev/null 2>&1 || continue ;;
+      parameters) grep -q "^${line%% *} " "$now/$part" || continue ;;
+    esac
+    key=${line%%[| ]*}
+    printf '%s\\n' "differs: $part: was $line, is $(grep -F -- "$key" "$now/$part" | head -n 1)"
+    rc=@DIFFERS@
+  done <"$before/$part"
+done
+[ $rc != 0 ] || echo 'what the node was set to is given back'
+exit $rc
+"""
+
+
+def save(keep: str) -> str:
+    """The text that writes down under `keep` what the node is set to. It changes nothing else, and goes on where it ends well."""
+    return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + _SAVE.replace("@KEEP@", shlex.quote(keep))
+
+
+def give_back(keep: str) -> str:
+    """The text that sets again what differs from what `save` wrote down, and exits with `DIFFERS` when something still does."""
+    text = _GIVE_BACK.replace("@KEEP@", shlex.quote(keep)).replace("@DIFFERS@", str(DIFFERS))
+    return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + text

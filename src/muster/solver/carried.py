@@ -1,0 +1,126 @@
+"""Which packages carry the wanted driver on a class of nodes, where names change with the branch or the flavour. Pure.
+
+Names are data (`knowledge/data/package_sets.yaml`). Where the data say nothing of a node's packages they keep their names, unless a name holds
+the branch's number: then nobody can say what the next is called, and nothing is planned. Whether a package exists is for the repository to
+say, which preflight asks.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from muster.knowledge.query import branch_number, installed_set, package_set
+from muster.knowledge.schema import KnowledgeBase, PackageMember, PackageNeed, PackageSet
+from muster.model.policy import Flavour
+from muster.model.stack import PackagePin, pins_from
+from muster.model.versions.driver import DriverVersion
+from muster.solver.problem import NodeClass
+
+_MACHINES = {("apt", "x86_64"): "amd64", ("apt", "aarch64"): "arm64"}
+_BRANCH = re.compile(r"-\d{3,4}(?=-|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The packages that carry the target, and where their names come from."""
+
+    packages: tuple[PackagePin, ...]
+    renamed: tuple[str, ...] = ()
+    """Names of today that go, where the change crosses into another set of names."""
+    names_from: PackageSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotNamed:
+    """Nobody can say what the packages are called: why, and by which packages of today that is told."""
+
+    why: str
+    packages: tuple[str, ...]
+
+
+def carried(kind: NodeClass, target: str, flavour: str, version: str, base: KnowledgeBase) -> Carried | NotNamed:
+    """The packages of driver `target` in `flavour` on nodes of `kind`. `version` is the package version where names stay as they are."""
+    number, to = branch_number(_branch(kind.driver)), branch_number(_branch(target))
+    names = tuple(pin.name for pin in kind.packages)
+    place = (kind.os.replace(" ", "").replace(".", ""), _MACHINES.get((kind.manager, kind.arch), kind.arch))
+    source = installed_set(base, *place, f"R{number}", Flavour(kind.flavour), names)
+    same = _same_names(kind, names, number, to, flavour, version)
+    if source is None:
+        return same
+    wanted = package_set(base, *place, f"R{to}", Flavour(flavour), source.repository)
+    if wanted is None:
+        return same
+    if wanted.id == source.id:
+        return Carried(pins_from({_renumbered(name, number, to): version for name in names}))
+    return _crossing(names, (source, number), (wanted, to), target)
+
+
+def same_names(kind: NodeClass, target: str, flavour: str, version: str) -> Carried | NotNamed:
+    """Like `carried` where there is no knowledge of names."""
+    number, to = branch_number(_branch(kind.driver)), branch_number(_branch(target))
+    return _same_names(kind, (pin.name for pin in kind.packages), number, to, flavour, version)
+
+
+def _branch(driver: str) -> str:
+    return DriverVersion.parse(driver).branch
+
+
+def _same_names(
+    kind: NodeClass, given: Iterable[str], number: int, to: int, flavour: str, version: str
+) -> Carried | NotNamed:
+    names = tuple(given)
+    if flavour != kind.flavour:
+        return NotNamed(
+            f"what the {flavour} flavour of R{to} is called on {kind.os} is not known: no package set names it",
+            names[:1],
+        )
+    numbered = [name for name in names if f"-{number}" in name]
+    if number != to and numbered:
+        return NotNamed(
+            f"what {numbered[0]} becomes with R{to} on {kind.os} is not known: no package set names it (knowledge: package_sets)",
+            tuple(numbered[:1]),
+        )
+    return Carried(pins_from(dict.fromkeys(names, version)))
+
+
+def _crossing(
+    names: tuple[str, ...], source: tuple[PackageSet, int], wanted: tuple[PackageSet, int], target: str
+) -> Carried | NotNamed:
+    """From one set to another: each package to its counterpart, and what takes over from those that have none."""
+    old = {member.name_for(source[1]): member for member in source[0].members}
+    new = {member.name_for(wanted[1]): member for member in wanted[0].members}
+    by_stem = {_stem(name): name for name in new}
+    taken: dict[str, None] = {}
+    lost = set()
+    for name in names:
+        successor = by_stem.get(_stem(name))
+        # What is always there by the one set and optional by the other came with the one: the other has its own for it.
+        came = name in old and old[name].need is PackageNeed.ALWAYS
+        if successor is not None and (not came or new[successor].need is PackageNeed.ALWAYS):
+            taken[successor] = None
+        elif name in old:
+            lost.add(old[name].role)
+        else:
+            return NotNamed(
+                f"what becomes of {name} with {target} is not known: neither {source[0].id} nor {wanted[0].id} names it",
+                (*(each for each in names if each in old), name),
+            )
+    known_roles = {member.role for member in source[0].members}
+    for name, member in new.items():
+        if member.need is PackageNeed.ALWAYS and (member.role in lost or member.role not in known_roles):
+            taken[name] = None
+    gone = tuple(sorted(set(names) - set(taken)))
+    return Carried(pins_from(_versions(taken, new, target)), gone, wanted[0])
+
+
+def _versions(taken: Iterable[str], new: Mapping[str, PackageMember], target: str) -> Mapping[str, str]:
+    return {name: target if "-" in target else f"{target}{new[name].revision}" for name in taken}
+
+
+def _stem(name: str) -> str:
+    """The name without a branch: `nvidia-dkms-580-open` and `nvidia-dkms-open` have one."""
+    return _BRANCH.sub("", name)
+
+
+def _renumbered(name: str, number: int, to: int) -> str:
+    return re.sub(rf"-{number}(?=-|$)", f"-{to}", name)
