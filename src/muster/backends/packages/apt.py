@@ -238,6 +238,8 @@ refuse() { # status, what, apt's words
   exit "$1"
 }
 err=$(private -q update 2>&1 >/dev/null) || refuse 3 "the repository cannot be read" "$err"
+# A server that is away is only a warning to apt.
+unread=$(printf '%s\\n' "$err" | sed -n 's/^W: \\(Failed to fetch .*\\)/E: \\1/p' | head -n 1)
 gone=
 """
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
@@ -249,7 +251,8 @@ def _simulate(what: str, pins: tuple[PackagePin, ...], back: tuple[PackagePin, .
     moves = "|".join(pin.name for pin in pins)
     return (
         f"err=$(private -s -q install {_ANY_WAY} {_quoted(pins)} {_leaving(pins, back)} "
-        f'2>&1 >"$scratch/out") || refuse 3 "{what} cannot be installed" "$err"\n'
+        f'2>&1 >"$scratch/out") || {{ [ -z "$unread" ] || refuse 3 "the repository cannot be read" "$unread"\n'
+        f'  refuse 3 "{what} cannot be installed" "$err"; }}\n'
         f"""gone=$(sed -n 's/^Remv \\([^ ]*\\).*/\\1/p' "$scratch/out" | grep -vxE '{goes}' | tr '\\n' ' ')\n"""
         '[ -z "$gone" ] || { echo "the change would remove packages: $gone"; exit 3; }\n'
         f"""gone=$(sed -n 's/^Inst \\([^ ]*\\) \\[.*/\\1/p' "$scratch/out" | grep -vxE '{moves}' | tr '\\n' ' ')\n"""
