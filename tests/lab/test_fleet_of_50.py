@@ -128,7 +128,9 @@ def test_a_hung_nvidia_smi_costs_neither_the_other_facts_nor_a_second_child(flee
         assert "an earlier one has not ended" in again["unknown"]
     hanging = fleet[HUNG].inside("cat /lab/hanging").split()
     assert len(hanging) == 1
-    fleet[HUNG].inside(f"rm /lab/hangs; kill -9 {hanging[0]}")
+    fleet[HUNG].inside(
+        f"rm /lab/hangs; kill -9 {hanging[0]}; for i in $(seq 300); do pgrep -f '[h]ang.pl' >/dev/null || break; sleep 0.1; done"
+    )
     assert not collected(story.desk, "--limit", HUNG, nodes=1)
     assert story.fact(HUNG, "gpu.count") == 4
 

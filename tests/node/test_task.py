@@ -245,7 +245,7 @@ def test_only_the_end_of_a_long_output_is_answered(node: Node) -> None:
     node.take()
     node.start("t-1", "head -c 100000 /dev/zero | tr '\\0' x; echo end")
     answer = node.ended("t-1")
-    assert (len(answer.out), answer.out_size, answer.out[-5:]) == (8192, 100004, b"xend\n")
+    assert (len(answer.out), answer.out_size, answer.out[-5:]) == (task.TAIL_BYTES, 100004, b"xend\n")
 
 
 def test_a_full_disk_is_said_and_leaves_no_half_task(node: Node) -> None:
