@@ -84,7 +84,7 @@ def looked(number: int, told: Mapping[str, RawOutput], at: int = 0) -> NodeFacts
         name(number),
         now,
         BySource(
-            Told(spec.name, now, spec.parse(told[spec.name]), spec.momentary) for spec in _specs() if spec.name in told
+            Told(spec.name, now, spec.read(told[spec.name]), spec.momentary) for spec in _specs() if spec.name in told
         ),
     )
 

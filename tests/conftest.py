@@ -16,7 +16,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # No time limits: a busy machine is not a fault. No example database: the checkout may be read-only.
-settings.register_profile("muster", database=None, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# The same examples at every run, so that what passed before a change and fails after it fails because of it; `scripts/test --all` looks
+# further, with others each time.
+settings.register_profile(
+    "muster", database=None, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", settings.get_profile("muster"), derandomize=False, max_examples=500)
 settings.load_profile("muster")
 
 # A suite that a script started in the background has Ctrl-C switched off, and so would every command that its tests interrupt.

@@ -1,4 +1,4 @@
-"""CPU seconds to parse and store what 10,000 nodes of eight GPUs print at their first look, from memory: all of it new."""
+"""CPU seconds to parse and store what 10,000 nodes print at their first look, from memory: all of it new."""
 
 from __future__ import annotations
 

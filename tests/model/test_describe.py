@@ -19,8 +19,8 @@ def example(kind: type[Any]) -> Any:
     for field in fields(kind):
         if field.name in ("pins", "back"):
             given[field.name] = (PackagePin(f"the-{field.name}", "1-1"),)
-        elif field.name == "facts":
-            given[field.name] = ("the-facts",)
+        elif field.name in ("facts", "gone"):
+            given[field.name] = (f"the-{field.name}",)
         elif field.name == "fence":
             given[field.name] = Fence(3, 4)
         elif field.name == "work":

@@ -80,7 +80,7 @@ def _other_text(node: Node, program: Program, seen: str | None, outcome: Answere
 def _values(spec: FactSpec, frames: Mapping[str, RawOutput]) -> Mapping[str, FactValue]:
     if spec.name not in frames:
         return dict.fromkeys(spec.provides, Unknown(f"{spec.name}: the node sent no answer"))
-    return spec.parse(frames[spec.name])
+    return spec.read(frames[spec.name])
 
 
 def _nothing_came(outcome: Answered) -> Unreachable:

@@ -1,6 +1,7 @@
 """What nvidia-smi means by its words: a value it could not read, and something else than an answer. Pure."""
 
 import re
+from functools import lru_cache
 
 from muster.model.fact import FactValue, Unknown
 
@@ -14,6 +15,7 @@ _UNREADABLE = (
 )
 
 
+@lru_cache(maxsize=4096)
 def reading(text: str) -> FactValue:
     """One value as nvidia-smi prints it, with or without brackets. `N/A` is an answer; what it could not read is Unknown(its words)."""
     bare = text.strip()

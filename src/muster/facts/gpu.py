@@ -86,6 +86,9 @@ _READ = sorted(
 )
 """Every element that is read or leads to one that is."""
 
+_LEAVES = frozenset(place for places in _FIELDS.values() for place in places)
+_BLOCKS = frozenset(place[:at] for place in _LEAVES for at, letter in enumerate(place) if letter == "/")
+
 _TEXT = r"[\t\n\r -%'-;=?-~]*+"
 _GAP = r"[\t\n\r ]*+"
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*+"
@@ -125,8 +128,9 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     if count > MOST_GPUS:
         return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {count} GPUs, which no node has")
     for key, gpu in by_key(log):
+        texts = _leaves(gpu)
         for field, places in _FIELDS.items():
-            value = _value(gpu, places)
+            value = _value(texts, places)
             if value is not None:
                 found[f"gpu[{key}].{field}"] = value
                 if field in set_to:
@@ -240,6 +244,20 @@ def _key(gpu: ET.Element, taken: Container[str]) -> str:
     return _smi.plain_key(f"{key}@{bus}") if key in taken else key
 
 
+def _leaves(gpu: ET.Element) -> Mapping[str, str]:
+    """What stands at each place that some fact is read from: the first of each, as `_text` would find it. One pass for all of them."""
+    found: dict[str, str] = {}
+    blocks = [("", gpu)]
+    for prefix, block in blocks:
+        for child in block:
+            place = prefix + child.tag
+            if place in _LEAVES and place not in found:
+                found[place] = (child.text or "").strip()
+            if place in _BLOCKS:
+                blocks.append((f"{place}/", child))
+    return found
+
+
 def _text(element: ET.Element, place: str) -> str:
     block, _, name = place.rpartition("/")
     # ElementTree is ten times slower for a path than for a name.
@@ -250,9 +268,9 @@ def _text(element: ET.Element, place: str) -> str:
     return ""
 
 
-def _value(gpu: ET.Element, places: Iterable[str]) -> FactValue | None:
+def _value(texts: Mapping[str, str], places: Iterable[str]) -> FactValue | None:
     for place in places:
-        text = _text(gpu, place)
+        text = texts.get(place)
         if text:
             return _smi.reading(text)
     return None

@@ -133,7 +133,7 @@ def _facts(
     for spec in specs:
         if spec.name in raw:
             output, at = raw[spec.name]
-            values: Mapping[str, FactValue] = spec.parse(output)
+            values: Mapping[str, FactValue] = spec.read(output)
         else:
             at = observed_at
             values = {
