@@ -29,7 +29,7 @@ Raw = Any
 class Part:
     """The content of a part, decoded when first asked for. `no` is its number in the store."""
 
-    __slots__ = ("_body", "_broken", "_content", "_source", "kind", "mode", "no")
+    __slots__ = ("_body", "_broken", "_content", "_in_rows", "_source", "kind", "mode", "no")
 
     def __init__(self, no: int, kind: str, mode: int, body: str, broken: Broken) -> None:
         self.no = no
@@ -39,6 +39,15 @@ class Part:
         self._broken = broken
         self._source = ""
         self._content: Any = None
+        self._in_rows: dict[str, list[tuple[int, int]]] = {}
+
+    def in_rows(self, rest: str) -> Sequence[tuple[int, int]]:
+        """Of a KEYED part, whose values of `rest` stand in the row: (place of the member, place in the row) of each."""
+        known = self._in_rows.get(rest)
+        if known is None:
+            places = self.content[1]
+            known = self._in_rows[rest] = [(member, at) for at, (member, after) in enumerate(places) if after == rest]
+        return known
 
     def _decoded(self) -> Any:
         if self._body is not None:
@@ -208,14 +217,33 @@ class Facts(ByKind):
                 return self._fact(part, path, values[path], at)
         raise KeyError(path)
 
+    def value_of(self, path: str) -> FactValue | None:
+        if "[" in path:
+            return self._value_in_list(path)
+        where = self._listing.plain.get(path)
+        if where is None:
+            return None
+        part, _, raw = self._plain_raw(path, *where)
+        return raw if raw.__class__ is str else self._fact(part, path, raw, None).value
+
+    def _value_in_list(self, path: str) -> FactValue | None:
+        for part, _, place in self._listing.kinds.get(kind_of(path), ()):
+            raw = self._values(part, place).get(path)
+            if raw is not None:
+                return raw if raw.__class__ is str else self._fact(part, path, raw, None).value
+        return None
+
     def _plain_fact(self, path: str) -> Fact:
-        which, position = self._listing.plain[path]
+        part, at, raw = self._plain_raw(path, *self._listing.plain[path])
+        return self._fact(part, path, raw, at)
+
+    def _plain_raw(self, path: str, which: int, position: int) -> tuple[Part, str | None, Raw]:
         part, at, place = self._listing.kinds[""][which]
         if part.mode == SHARED:
-            return self._fact(part, path, part.content[path], at)
+            return part, at, part.content[path]
         row = self._row(part.mode)
         try:
-            return self._fact(part, path, row[place][position], at)
+            return part, at, row[place][position]
         except (TypeError, LookupError) as error:
             raise self._broken("the values of a look", error) from error
 
@@ -281,10 +309,10 @@ class Facts(ByKind):
         for part, _, place in self._listing.kinds.get(kind, ()):
             if part.mode != KEYED:
                 return super().column(kind, rest)
-            members, places = part.content
+            members = part.content[0]
             keys, values = self._row(KEYED)[place]
-            own = [at for at, (_, after) in enumerate(places) if after == rest]
-            raw: dict[str, Raw] = {keys[places[at][0]]: values[at] for at in own}
+            own = part.in_rows(rest)
+            raw: dict[str, Raw] = {keys[member]: values[at] for member, at in own}
             if not own:
                 raw = {key: member[rest] for key, member in zip(keys, members, strict=True) if rest in member}
             for key, value in raw.items():
@@ -294,10 +322,12 @@ class Facts(ByKind):
 
 def rows_of(text: str, count: int) -> list[Any]:
     """What a row has for each of its `count` parts, of which it holds one JSON text a line. Raises ValueError."""
-    rows = json.loads(f"[{text.replace(_LINE, ',')}]")
-    if not isinstance(rows, list) or len(rows) != count:
+    whole = f"[{text.replace(_LINE, ',')}]"
+    rows, end = _decode(whole)  # what `json.loads` does, less its search for white space: this is asked twice a node
+    if end != len(whole) or len(rows) != count:
         raise ValueError(f"it does not hold {count} parts")
     return rows
 
 
 _LINE = "\n"
+_decode = json.JSONDecoder().raw_decode

@@ -5,7 +5,6 @@ same moment, but for what the look took.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median_low
 
 from muster.model.fact import CLOCK_SLACK_S, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
@@ -54,7 +53,7 @@ def _ours(ahead: Mapping[str, int]) -> int:
     """How far most nodes are ahead of this machine, where most of several agree on it; else 0."""
     if len(ahead) < FEW:
         return 0
-    middle = median_low(ahead.values())
+    middle = sorted(ahead.values())[(len(ahead) - 1) // 2]  # the lower median; `statistics` costs 10 ms to import
     agree = sum(1 for off in ahead.values() if abs(off - middle) <= CLOCK_SLACK_S)
     return middle if abs(middle) > CLOCK_SLACK_S and agree * 2 > len(ahead) else 0
 

@@ -30,9 +30,10 @@ def one_machine(looks: Sequence[NodeFacts]) -> tuple[Finding, ...]:
 def _gpus(facts: NodeFacts) -> tuple[str, ...]:
     """What identifies the GPUs of a node wherever they are: UUIDs, and serials of those that have one. Each once."""
     found = [key for key in facts.members("gpu") if key.startswith("GPU-")]
-    for serial in dict.fromkeys(facts.column("gpu", ".serial").values()):
-        if isinstance(serial, str) and serial.isalnum() and serial.strip("0"):
-            found.append(f"serial {serial}")
+    serials = facts.column("gpu", ".serial").values()
+    found += {
+        f"serial {each}": None for each in serials if isinstance(each, str) and each.isalnum() and each.strip("0")
+    }
     return tuple(found)
 
 

@@ -107,6 +107,11 @@ class ByKind(Mapping[str, Fact]):
     def __bool__(self) -> bool:
         """Whether there is any fact."""
 
+    def value_of(self, path: str) -> FactValue | None:
+        """The value at `path`, without the fact around it; None where there is none."""
+        fact = self.get(path)
+        return None if fact is None else fact.value
+
     def shared(self, kind: str) -> Hashable:
         """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
         return self.token(kind)
@@ -223,8 +228,12 @@ class NodeFacts:
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
-        fact = self.facts.get(path)
-        return fact.value if fact is not None else self.trouble or Unknown("not collected")
+        if isinstance(self.facts, ByKind):
+            value = self.facts.value_of(path)
+        else:
+            fact = self.facts.get(path)
+            value = None if fact is None else fact.value
+        return value if value is not None else self.trouble or Unknown("not collected")
 
     def text(self, path: str) -> str | None:
         """The value at `path` when it is a text, else None."""

@@ -44,6 +44,10 @@ class _Reads(ByKind):
         self._read(path)
         return self._facts[path]
 
+    def value_of(self, path: str) -> FactValue | None:
+        self._read(path)
+        return self._facts.value_of(path)
+
     def __contains__(self, path: object) -> bool:
         self._read(str(path))
         return path in self._facts
