@@ -323,6 +323,7 @@ class Facts(ByKind):
 def rows_of(text: str, count: int) -> list[Any]:
     """What a row has for each of its `count` parts, of which it holds one JSON text a line. Raises ValueError."""
     whole = f"[{text.replace(_LINE, ',')}]"
+    rows: list[Any]
     rows, end = _decode(whole)  # what `json.loads` does, less its search for white space: this is asked twice a node
     if end != len(whole) or len(rows) != count:
         raise ValueError(f"it does not hold {count} parts")

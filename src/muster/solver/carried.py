@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from muster.knowledge.query import branch_number, installed_set, package_set
 from muster.knowledge.schema import KnowledgeBase, PackageMember, PackageNeed, PackageSet
+from muster.model.fact import Unknown
 from muster.model.policy import Flavour
 from muster.model.stack import PackagePin, pins_from
 from muster.model.versions.driver import DriverVersion
@@ -52,7 +53,17 @@ def carried(kind: NodeClass, target: str, flavour: str, version: str, base: Know
         return same
     if wanted.id == source.id:
         return Carried(pins_from({_renumbered(name, number, to): version for name in names}))
-    return _crossing(names, (source, number), (wanted, to), target)
+    crossing = _crossing(names, (source, number), (wanted, to), target)
+    # What no set names keeps its name where the node's own repository has all of today's names in the new version.
+    kept = isinstance(crossing, NotNamed) and isinstance(same, Carried) and _is_offered(kind, target)
+    return same if kept else crossing
+
+
+def _is_offered(kind: NodeClass, target: str) -> bool:
+    if isinstance(kind.offers, Unknown):
+        return False
+    wanted = DriverVersion.parse(target).upstream
+    return any(version.rpartition(":")[2].partition("-")[0] == wanted for version in kind.offers.whole)
 
 
 def same_names(kind: NodeClass, target: str, flavour: str, version: str) -> Carried | NotNamed:
