@@ -92,6 +92,8 @@ def listed(root: Path) -> Mapping[str, FactValue]:
 
 @pytest.mark.parametrize("form", PACKED)
 def test_an_initramfs_of_several_archives_is_listed_with_the_version_of_its_module(form: str, tmp_path: Path) -> None:
+    if form in ("xz", "zstd") and shutil.which(form) is None:
+        pytest.skip(f"{form} is not on this machine")
     write(tmp_path, {IMAGE: EARLY + EARLY + PACKED[form](MAIN)})
     found = listed(tmp_path)
     assert found["initramfs.images"] == (KERNEL,)
