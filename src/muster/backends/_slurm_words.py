@@ -267,6 +267,7 @@ def is_no_value(number: int) -> bool:
     return number in _NO_VALUES
 
 
+@lru_cache(maxsize=_ALIKE)
 def words_of(text: str | None) -> tuple[str, ...]:
     """`a,b` as its parts; nothing for nothing."""
     return tuple(part.strip() for part in told(text).split(",") if part.strip())

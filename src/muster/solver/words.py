@@ -24,7 +24,8 @@ def sentence(tree: Because | Leaf) -> str:
         case Observed(path=path, value=value):
             return f"the node shows {path} = {value}"
         case Wanted(path=path, value=value, at=at):
-            return f"the policy asks for {path} = {value}" + (f" ({at})" if at else "")
+            asks = f"it was asked with {path}" if path.startswith("--") else f"the policy asks for {path} ="
+            return f"{asks} {value}" + (f" ({at})" if at else "")
         case NoCandidate(what=what):
             return f"nothing to choose from: {what}"
         case _:
