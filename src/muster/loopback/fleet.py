@@ -165,7 +165,9 @@ class LoopbackFleet:
         if value is None:
             place.unlink(missing_ok=True)
         else:
-            place.write_text(value, encoding="utf-8")
+            fresh = place.parent.parent / f"knob-{knob}.new"  # replaced in one step: the node never reads half of it
+            fresh.write_text(value, encoding="utf-8")
+            fresh.replace(place)
 
     def hold_dpkg_lock(self, name: str, seconds: float) -> None:
         """Hold the node's dpkg locks for `seconds`, as a stray upgrade would; returns once they are held."""

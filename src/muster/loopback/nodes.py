@@ -102,10 +102,10 @@ def argv_of(root: Path, command: str | None) -> list[str]:
     nearest an ordinary user comes to a full disk; small files still go through where a size above 0 is given.
     """
     inner = ["/bin/sh"] if command is None else ["/bin/sh", "-c", command]
-    knob = root / "loopback/knobs/disk-full"
-    if not knob.exists():
+    try:
+        blocks = int((root / "loopback/knobs/disk-full").read_text() or "0")
+    except FileNotFoundError:
         return inner
-    blocks = int(knob.read_text() or "0")
     return ["/bin/sh", "-c", f"trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"", "sh", *inner]
 
 

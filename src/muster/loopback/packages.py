@@ -286,9 +286,9 @@ root=$DPKG_ROOT
 version=@VERSION@
 machine=$(uname -m)
 echo "Loading new nvidia-$version DKMS files..."
-if [ -r "$root/loopback/knobs/slow-package" ]; then
-    sleep "$(cat "$root/loopback/knobs/slow-package")"
-fi
+seconds=
+{ read -r seconds < "$root/loopback/knobs/slow-package"; } 2>/dev/null || : # in one step: it may be taken away at any moment
+[ -z "$seconds" ] || sleep "$seconds"
 for headers in "$root"/lib/modules/*/build; do
     [ -d "$headers" ] || continue
     place=${headers%/build}
