@@ -74,6 +74,14 @@ class Cluster:
             seconds=seconds + 30,
         )
 
+    def nobody(self) -> Path:
+        """A slurm.conf of a controller that does not run."""
+        text = (self.root / "slurm.conf").read_text()
+        port = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
+        made = self.root / "nobody.conf"
+        made.write_text(text.replace(port, f"SlurmctldPort={_free_ports(1)[0]}\nMessageTimeout=2"))
+        return made
+
 
 @contextmanager
 def cluster(root: Path) -> Iterator[Cluster]:

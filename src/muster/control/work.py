@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from muster.control.site import Site
 from muster.model.job import Job, JobState, NodeState, SchedulerNode, SchedulerView
-from muster.model.node import Node
 from muster.planner.work import NO_SCHEDULER, Work
 
 OWNED = ("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINTENANCE", "MAINT")
@@ -21,7 +20,7 @@ async def work_of(site: Site) -> Work:
 
 def work_in(view: SchedulerView, site: Site) -> Work:
     """`view` under the site's names. A node that the inventory has from the scheduler, and of which the scheduler says nothing, is unknown."""
-    listed = [node.name for node in site.nodes if is_listed(node)]
+    listed = [node.name for node in site.nodes if node.in_slurm]
     if view.trouble:
         words = f"which jobs run there and whether it is drained is unknown: {view.trouble}"
         return Work(unknown=dict.fromkeys(listed, words))
@@ -35,11 +34,6 @@ def work_in(view: SchedulerView, site: Site) -> Work:
         if name is not None and not node.takes_jobs:
             (owned if _is_owned(node) else unknown)[name] = _words(node, view.name)
     return Work(_jobs(view, names), owned, unknown, told)
-
-
-def is_listed(node: Node) -> bool:
-    """Whether the scheduler is one of the node's sources."""
-    return any(key.startswith("slurm.") for key in node.labels)
 
 
 def _jobs(view: SchedulerView, names: Mapping[str, str]) -> Mapping[str, tuple[Job, ...]]:

@@ -166,6 +166,10 @@ class PoolLimits:
     drain_limit_s: int
     tier: str = "standard"
     windows: tuple[Span, ...] = ()
+    drain_signal: str = ""
+    """What a job that is to be interrupted is sent first (`USR1`); empty: nothing."""
+    checkpoint_wait_s: int = 0
+    """How long after that it may go on."""
 
     def open_at(self, at: datetime) -> bool:
         """Whether a change in this pool may begin at `at`."""
@@ -337,11 +341,14 @@ def _body_1(plan: Plan) -> dict[str, object]:
 
 
 def _pool_body(limits: PoolLimits) -> dict[str, object]:
+    # Left out where nothing is set: a plan that was made before there were these keeps its id.
+    interrupts: dict[str, object] = {"drain_signal": limits.drain_signal} if limits.drain_signal else {}
+    interrupts |= {"checkpoint_wait_s": limits.checkpoint_wait_s} if limits.checkpoint_wait_s else {}
     return {
         "pool": limits.pool, "nodes": limits.nodes, "unavailable": limits.unavailable, "drain_policy": limits.drain_policy,
         "drain_limit_s": limits.drain_limit_s, "tier": limits.tier,
         "windows": [[span.opens.isoformat(), span.closes.isoformat()] for span in limits.windows],
-    }  # fmt: skip
+    } | interrupts  # fmt: skip
 
 
 def _stage_body(stage: Stage) -> dict[str, object]:

@@ -4,7 +4,7 @@ It opens no file; whose plan it is, and whether its id is the one it was kept un
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from muster.model.plan import (
@@ -135,15 +135,22 @@ def _pool_1(value: object, at: str) -> PoolLimits:
 
 
 def _pool(value: object, at: str) -> PoolLimits:
-    part = _Part.of(value, at, *_POOL_1, "tier", "windows")
+    may_be = ("drain_signal", "checkpoint_wait_s")
+    there = tuple(key for key in may_be if isinstance(value, Mapping) and key in value)
+    part = _Part.of(value, at, *_POOL_1, "tier", "windows", *there)
     windows = tuple(_span(span, here) for here, span in part.items("windows"))
-    return _limits(part, part.text("tier"), windows)
+    return replace(
+        _limits(part),
+        tier=part.text("tier"),
+        windows=windows,
+        drain_signal=part.text("drain_signal") if "drain_signal" in there else "",
+        checkpoint_wait_s=part.whole("checkpoint_wait_s") if "checkpoint_wait_s" in there else 0,
+    )
 
 
-def _limits(part: "_Part", tier: str = "standard", windows: tuple[Span, ...] = ()) -> PoolLimits:
+def _limits(part: "_Part") -> PoolLimits:
     return PoolLimits(
-        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s"),
-        tier, windows,
+        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s")
     )  # fmt: skip
 
 

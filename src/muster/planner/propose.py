@@ -194,7 +194,7 @@ def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool 
         gpus=found.gpus,
         jobs=work.jobs,
         free_at=work.free_at,
-        drain=pool.drain.policy.value,
+        drain=pool.drain.policy.value if node.name in given.work.told else DrainPolicy.WAIT.value,
     )
 
 
@@ -306,16 +306,11 @@ def unheeded(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     """What the policy asks for and this release does not do, where going on without it takes down no job and no node: said, so that whoever
     approves knows. What would be broken by going on is left out instead."""
     policy = given.policy
-    used = {part.pool for part in parts}
-    asked = {
-        "security.max_open_severity": policy.security.max_open_severity is not None,
-        "the scheduler is not told of the drain: keep new jobs away from the nodes of a stage by hand": bool(
-            given.work.told
-        ),
-    } | {
-        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
+    plain = {part.pool for part in parts if part.node not in given.work.told}
+    asked = {"security.max_open_severity": policy.security.max_open_severity is not None} | {
+        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} on nodes without a scheduler (processes are waited for, none is ended)": True
         for pool in policy.pools
-        if pool.name in used and pool.drain.policy is not DrainPolicy.WAIT
+        if pool.name in plain and pool.drain.policy is not DrainPolicy.WAIT
     }
     return tuple(f"{NOT_HEEDED} {what}" for what, is_asked in asked.items() if is_asked)
 
