@@ -127,7 +127,7 @@ class Scheduler(Protocol):
         ...
 
     async def gang(self, node: Node, job: Job, rollout_id: str) -> Gang | Unreachable:
-        """How far the nodes of a running job are cordoned by this rollout, and whether `node` is the one that speaks for them."""
+        """How far the nodes of a running job are cordoned, and whether `node` is the one of this rollout's that speaks for the job."""
         ...
 
     async def tell(self, work: JobWork) -> Outcome:

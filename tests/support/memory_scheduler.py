@@ -60,7 +60,8 @@ class MemoryScheduler:
     async def gang(self, node: Node, job: Job, rollout_id: str) -> Gang | Unreachable:
         """See `ports.Scheduler`."""
         ours = [each for each in job.nodes if self.reasons.get(each, "").startswith(f"muster {rollout_id}:")]
-        return self._silence(node) or Gang(ours[:1] == [node.name], len(ours), len(job.nodes))
+        cordoned = [each for each in job.nodes if each in self.reasons]
+        return self._silence(node) or Gang(ours[:1] == [node.name], len(cordoned), len(job.nodes))
 
     async def tell(self, work: JobWork) -> Outcome:
         """See `ports.Scheduler`."""

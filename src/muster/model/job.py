@@ -112,7 +112,8 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """The nodes of a running job as one rollout has them: `cordoned` of `size` are, and whether the asker is the `first` of those."""
+    """The nodes of a running job: on `cordoned` of `size` no new job begins, whoever's sake it is for, and whether the asker is the `first` of
+    those that its own rollout has cordoned."""
 
     first: bool
     cordoned: int

@@ -278,7 +278,12 @@ def _drop_too_large(draft: _Draft, limits: Mapping[str, PoolLimits], bounds: Seq
 def _keep_jobs_startable(
     given: PlanInput, layout: Layout, parts: dict[str, NodePlan], limits: Mapping[str, PoolLimits]
 ) -> None:
-    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for."""
+    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for. Nodes that take no jobs
+    now, for whoever's sake, do not remain."""
+    closed: dict[str, int] = {}
+    for name in (*given.work.owned, *given.work.unknown):
+        for pool in given.placings[name].pools if name in given.placings else ():
+            closed[pool] = closed.get(pool, 0) + 1
     jobs: dict[str, Job] = {job.job_id: job for each in given.work.jobs.values() for job in each}
     for stage in layout.stages:
         out: dict[str, int] = {}
@@ -288,7 +293,7 @@ def _keep_jobs_startable(
             part = parts[name]
             if part.drain == DrainPolicy.WAIT.value:
                 continue
-            left = limits[part.pool].nodes - out[part.pool]
+            left = limits[part.pool].nodes - out[part.pool] - closed.get(part.pool, 0)
             stuck = [
                 j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
             ]

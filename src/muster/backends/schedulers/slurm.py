@@ -170,8 +170,9 @@ class SlurmScheduler:
         if isinstance(name, Unreachable):
             return name
         states = [await self._state(each) for each in job.nodes]
-        ours = [each.name for each in states if _is_drained(each) and _is_ours(each, rollout_id)]
-        return Gang(ours[:1] == [name], len(ours), len(job.nodes))
+        drained = [each for each in states if _is_drained(each)]
+        ours = [each.name for each in drained if _is_ours(each, rollout_id)]
+        return Gang(first=ours[:1] == [name], cordoned=len(drained), size=len(job.nodes))
 
     async def _name(self, node: Node) -> str | Unreachable:
         """Slurm's name for `node`."""
