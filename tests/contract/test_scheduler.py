@@ -294,3 +294,16 @@ def test_what_many_nodes_ask_at_one_time_slurm_is_asked_once(lab: Cluster) -> No
     assert jobs == [()] * len(NODES)
     assert counting.commands.count("scontrol update") == 2
     assert counting.commands.count("squeue -a") == 2
+
+
+@pytest.mark.lab(*PROGRAMS)
+@pytest.mark.parametrize("returns", [0, 1, 2])
+def test_a_restart_under_our_drain_keeps_it_ours_and_its_end_puts_the_node_back(lab: Cluster, returns: int) -> None:
+    lab.set("ReturnToService", str(returns))
+    bench = Slurm(lab)
+    assert status(done(bench.scheduler.cordon(node("gpu04"), OURS, WHY))) == 0
+    lab.restart_node("gpu04")
+    assert status(done(bench.scheduler.cordoned(node("gpu04"), OURS))) == 0
+    assert status(done(bench.scheduler.cordon(node("gpu04"), OURS, WHY))) == 0
+    assert status(done(bench.scheduler.uncordon(node("gpu04"), OURS))) == 0
+    lab.until("sinfo -h -n gpu04 -o %T | grep -qx idle")
