@@ -59,6 +59,8 @@ class PlanInput:
     policy_name: str = "fleet.yaml"
     carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
     """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
+    judge: Callable[[NodeFacts, str], No | Way] | None = None
+    """Judges each node (its facts, its pool) in place of `Judge`: a repair does not ask what a rollout asks."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -86,7 +88,7 @@ class _Draft:
 def propose(given: PlanInput) -> Plan:
     """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
     draft = _Draft()
-    judge = Judge(given.policy.pools, given.managers, given.solve, given.carried)
+    judge = given.judge or Judge(given.policy.pools, given.managers, given.solve, given.carried)
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
@@ -158,7 +160,9 @@ def _laid_out(given: PlanInput, draft: _Draft) -> Layout:
     return lay_out(units, _wishes(given.policy), given.policy.rollout.control)
 
 
-def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool | None) -> None:
+def _node(
+    given: PlanInput, draft: _Draft, judge: Callable[[NodeFacts, str], No | Way], node: Node, pool: Pool | None
+) -> None:
     """One node: what is to be done, or why nothing is."""
     facts = given.facts.get(node.name)
     refused = _not_plannable(given, node, pool, facts)
