@@ -95,6 +95,9 @@ class ByKind(Mapping[str, Fact]):
 
     __slots__ = ()
 
+    alike: Hashable = None
+    """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`). None tells nothing."""
+
     @abstractmethod
     def paths_of(self, kind: str) -> tuple[str, ...]:
         """The paths of this kind."""
@@ -120,11 +123,6 @@ class ByKind(Mapping[str, Fact]):
     def shared(self, kind: str) -> Hashable:
         """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
         return self.token(kind)
-
-    @property
-    def alike(self) -> Hashable:
-        """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
-        return None
 
     def marks(self, kind: str, rest: str) -> Sequence[str]:
         """The keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`; in no order, and perhaps more texts that are

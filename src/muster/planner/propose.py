@@ -17,7 +17,7 @@ from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, 
 from muster.model.policy import DrainPolicy, Policy, Pool, Tier
 from muster.planner import budget
 from muster.planner.forecast import forecast
-from muster.planner.pools import Placing, pool_of
+from muster.planner.pools import Placing
 from muster.planner.stages import Layout, StageWish, lay_out
 from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
@@ -90,7 +90,7 @@ def propose(given: PlanInput) -> Plan:
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
-        pool = pool_of(placing, given.policy)
+        pool = placing.pool
         facts = given.facts.get(node.name)
         if pool is not None and facts is not None and facts.trouble is None:
             served.append(budget.Served(node, pool, node.name in given.work.owned))
