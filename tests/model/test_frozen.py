@@ -119,6 +119,15 @@ class Kept:
     a: int
 
 
+def test_an_object_of_a_class_below_is_filled_too() -> None:
+    class Below(Kept):
+        pass
+
+    assert (Below(3).a, type(Below(3)), type(Kept(3))) == (3, Below, Kept)
+    with pytest.raises(FrozenInstanceError):
+        Kept(3).a = 4  # type: ignore[misc]
+
+
 def test_what_it_cannot_do_the_standard_library_does() -> None:
     @late(frozen=True, slots=True, order=True)
     class Ordered:
