@@ -46,7 +46,12 @@ def classes(dataclass: Callable[..., Any]) -> dict[str, Any]:
     class Empty:
         pass
 
-    return {"Point": Point, "Odd": Odd, "Open": Open, "Empty": Empty}
+    @dataclass(slots=True)
+    class Draft:
+        a: int
+        names: dict[str, int] = field(default_factory=dict)
+
+    return {"Point": Point, "Odd": Odd, "Open": Open, "Empty": Empty, "Draft": Draft}
 
 
 @dataclasses.dataclass
@@ -88,6 +93,19 @@ def test_it_is_equal_hashed_and_matched_alike() -> None:
     same(PAIRS["Point"], lambda cls: hash(cls(1)))
     same(PAIRS["Point"], lambda cls: (cls.__match_args__, cls.__slots__, cls(1).both, cls.__doc__))
     assert hash(PAIRS["Odd"].late("x", 3)) == hash(PAIRS["Odd"].late("x", 4))
+
+
+def test_one_that_is_not_frozen_can_be_changed_and_is_no_key() -> None:
+    def changed(cls: Any) -> object:
+        one = cls(1)
+        one.names["x"] = 1
+        one.a = 5
+        return repr(one), one == cls(5, {"x": 1}), one == cls(5), cls(3).names
+
+    same(PAIRS["Draft"], changed)
+    same(PAIRS["Draft"], lambda cls: hash(cls(1)))
+    same(PAIRS["Draft"], lambda cls: setattr(cls(1), "other", 1))
+    assert not PAIRS["Draft"].late.__dataclass_params__.frozen
 
 
 def test_nothing_of_it_can_be_changed() -> None:

@@ -351,6 +351,6 @@ def _is_short(value: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _labels_among(keys: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """Which of a host's variables may be labels, being not named like a secret; and whether none says how to reach it. Most hosts have the same."""
+    """Which of these variables may be labels, not being named like a secret; and whether none of them says how to reach the host."""
     theirs = tuple(key for key in keys if not key.startswith("ansible_"))
     return tuple(key for key in theirs if not _SECRET.search(key)), len(theirs) == len(keys)

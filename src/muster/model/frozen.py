@@ -1,4 +1,4 @@
-"""Frozen dataclasses whose methods are made when they are first used.
+"""Dataclasses whose methods are made when they are first used.
 
 `dataclasses.dataclass(frozen=True, slots=True)` writes and compiles six functions for each class, 0.5 ms of CPU. A command knows two hundred
 such classes and uses a few dozen: their making was a third of its start. These are the same classes to whoever uses them (`fields`, `replace`,
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: Any = None, /, **options: Any) -> Any:
-        """`dataclasses.dataclass`, for a frozen class made late."""
+        """`dataclasses.dataclass`, for a class made late."""
         if cls is None:
             return lambda each: dataclass(each, **options)
         bases = any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
-        if options.get("frozen") is not True or options.keys() - {"frozen", "slots"} or bases or _is_special(cls):
+        if options.keys() - {"frozen", "slots"} or bases or _is_special(cls):
             return dataclasses.dataclass(cls, **options)
-        return _late(cls, slots=options.get("slots", False))
+        return _late(cls, frozen=options.get("frozen", False), slots=options.get("slots", False))
 
 
 __all__ = ["dataclass"]
@@ -52,14 +52,18 @@ class _Late:
         return method.__get__(instance, owner)
 
 
-def _late(cls: type, *, slots: bool) -> type:
+def _late(cls: type, *, frozen: bool, slots: bool) -> type:
     if not cls.__doc__:
         cls.__doc__ = cls.__name__  # or `dataclass` would read the signature of a class that has none yet
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
     params = made.__dataclass_params__
-    params.init = params.repr = params.eq = params.frozen = True
-    for name, make in (("__init__", _init), ("__eq__", _eq), ("__hash__", _hash), ("__repr__", _repr)):
+    params.init = params.repr = params.eq = True
+    params.frozen = frozen
+    for name, make in (("__init__", _init), ("__eq__", _eq), ("__repr__", _repr)):
         setattr(made, name, _Late(made, name, make))
+    made.__hash__ = _Late(made, "__hash__", _hash) if frozen else None
+    if not frozen:
+        return made  # type: ignore[no-any-return]
     made.__setattr__, made.__delattr__ = _no_setting, _no_deleting
     if slots:
         made.__getstate__, made.__setstate__ = _state, _set_state
@@ -122,6 +126,8 @@ def _init(cls: type) -> Callable[..., Any]:
 
 def _filling(cls: type, values: Mapping[str, str], names: dict[str, Any]) -> list[str]:
     """The lines that give a new object its values, past the guard that makes it frozen."""
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return [f"  self.{name} = {value}" for name, value in values.items()]
     guarded = [f"_set(self, {name!r}, {value})" for name, value in values.items()]
     twin = _twin(cls) if guarded else None
     if twin is None:

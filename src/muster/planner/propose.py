@@ -3,7 +3,6 @@
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -61,7 +60,7 @@ class PlanInput:
     """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Draft:
     """What is found out while a plan is made."""
 
