@@ -4,9 +4,9 @@ It opens no file; whose plan it is, and whether its id is the one it was kept un
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from muster.model.frozen import dataclass
 from muster.model.plan import (
     SCHEMA,
     SCHEMA_1,

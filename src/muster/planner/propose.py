@@ -3,7 +3,6 @@
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -17,7 +16,7 @@ from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, 
 from muster.model.policy import DrainPolicy, Policy, Pool, Tier
 from muster.planner import budget
 from muster.planner.forecast import forecast
-from muster.planner.pools import Placing, pool_of
+from muster.planner.pools import Placing
 from muster.planner.stages import Layout, StageWish, lay_out
 from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
@@ -63,7 +62,7 @@ class PlanInput:
     """Judges each node (its facts, its pool) in place of `Judge`: a repair does not ask what a rollout asks."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Draft:
     """What is found out while a plan is made."""
 
@@ -92,7 +91,7 @@ def propose(given: PlanInput) -> Plan:
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
-        pool = pool_of(placing, given.policy)
+        pool = placing.pool
         facts = given.facts.get(node.name)
         if pool is not None and facts is not None and facts.trouble is None:
             served.append(budget.Served(node, pool, node.name in given.work.owned))
