@@ -7,7 +7,7 @@ passes. This module imports no backend and holds no logic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -101,6 +101,29 @@ class PackageManager(Protocol):
         ...
 
 
+@runtime_checkable
+class PackageRepairs(Protocol):
+    """What a `PackageManager` can do besides, where it can: bring a node from whatever lies there to exactly `pins`. Under the same rules.
+
+    `now` are the packages of the driver that lie there, whole or not; a name that is not in `pins` goes.
+    """
+
+    name: str
+
+    def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that each of `pins` can be had: from the repository, from what was kept on the node, or from the node itself."""
+        ...
+
+    def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Bring all of `pins` under the folder `keep`, and verify them."""
+        ...
+
+    def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
+        """Finish or undo what was left half done, bring exactly `pins` from `keep` alone, and hold them. Refuses where other packages would
+        go or move."""
+        ...
+
+
 class Scheduler(Protocol):
     """Jobs and cordons. Our cordon carries the id of its rollout, which is the holder of our lease; somebody else's is never lifted.
 
@@ -114,8 +137,11 @@ class Scheduler(Protocol):
         """The jobs that hold `node` now. An answer that is no list of jobs is handed on: unknown is not idle."""
         ...
 
-    async def cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
-        """Let no new job begin there. Exit status 0: the cordon is there, and ours. Another: it is somebody else's, which stays as it is."""
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
+        """Let no new job begin there. Exit status 0: the cordon is there, and ours. Another: it is somebody else's, which stays as it is.
+
+        The cordon of the rollout `over` is taken over.
+        """
         ...
 
     async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
@@ -300,5 +326,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -179,6 +179,10 @@ def test_the_cordon_of_another_rollout_is_not_ours(bench: Bench) -> None:
     assert status(done(bench.scheduler.cordon(node("gpu01"), OURS, WHY))) != 0
     assert status(done(bench.scheduler.uncordon(node("gpu01"), OURS))) == 0
     assert bench.reason("gpu01") == f"muster {OTHER}: {WHY}"
+    assert status(done(bench.scheduler.cordon(node("gpu01"), OURS, WHY, over=OTHER))) == 0
+    assert bench.reason("gpu01") == f"muster {OURS}: {WHY}"
+    bench.drain_by_hand("gpu02", "fan 3 is loud")
+    assert status(done(bench.scheduler.cordon(node("gpu02"), OURS, WHY, over=OTHER))) != 0
 
 
 def test_a_job_holds_each_of_its_nodes_and_one_node_speaks_for_it(bench: Bench) -> None:

@@ -35,11 +35,13 @@ class MemoryScheduler:
         """See `ports.Scheduler`."""
         return self._silence(node) or tuple(job for job in self.running if node.name in job.nodes)
 
-    async def cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
         """See `ports.Scheduler`."""
         silence = self._silence(node)
         if silence is not None:
             return silence
+        if over and self.reasons.get(node.name, "").startswith(f"muster {over}:"):
+            del self.reasons[node.name]
         self.reasons.setdefault(node.name, f"muster {rollout_id}: {reason}")
         return self._stands(node, rollout_id, 3)
 

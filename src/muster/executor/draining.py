@@ -124,7 +124,7 @@ async def _cordoned_now(scene: Scene) -> Outcome:
     """The cordon, put there if it is not; a node that is somebody else's stays so, and takes no new job either."""
     if scene.session.node.in_slurm:
         await _noted(scene, "cordon", CordonNodes((scene.run.node,), scene.reason))
-    return await scene.scheduler.cordon(scene.session.node, scene.run.rollout_id, scene.reason)
+    return await scene.scheduler.cordon(scene.session.node, scene.run.rollout_id, scene.reason, over=scene.taken_from)
 
 
 async def _sent_away(scene: Scene, job: Job) -> Result | None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
 from muster.executor.scene import Result, Scene, away, waiting
-from muster.executor.session import NOT_BEGUN, TaskEnd, TaskState
+from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
 from muster.executor.words import last_words, verdict_words
 from muster.model.command import (
     FetchPackages,
@@ -97,7 +97,10 @@ def wanted(programs: tuple[str, ...]) -> str:
 
 
 async def lease(scene: Scene) -> Result:
-    taken = await scene.session.take_lease(scene.reason)
+    return leased(await scene.session.take_lease(scene.reason))
+
+
+def leased(taken: LeaseAnswer | Unreachable) -> Result:
     if isinstance(taken, Unreachable):
         return away(taken)
     if taken.number is None:
@@ -108,7 +111,7 @@ async def lease(scene: Scene) -> Result:
 async def fetch(scene: Scene) -> Result:
     text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
     work = FetchPackages(scene.step.packages, scene.step.back)
-    return _retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
+    return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
 async def baseline(scene: Scene) -> Result:
@@ -152,7 +155,7 @@ async def restore_point(scene: Scene) -> Result:
         return taken
     text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
-    return _retried(scene, ended, what)
+    return retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
@@ -234,7 +237,7 @@ async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
     ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
-    return _retried(scene, ended, "giving back what the node was set to")
+    return retried(scene, ended, "giving back what the node was set to")
 
 
 async def validate(scene: Scene) -> Result:
@@ -282,7 +285,7 @@ async def rollback(scene: Scene) -> Result:
     text = scene.manager.restore(scene.step.back, scene.keep, scene.step.packages)
     work = InstallPackages(scene.step.back, scene.step.coming)
     ended = await scene.session.task("restore", text, work, INSTALL_S)
-    result = _retried(scene, ended, "the way back")
+    result = retried(scene, ended, "the way back")
     never_loaded = (
         scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
     )
@@ -303,7 +306,7 @@ async def rollback_reload(scene: Scene) -> Result:
         if late is not None:
             return late
     ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
-    result = _retried(scene, ended, what)
+    result = retried(scene, ended, what)
     return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
 
 
@@ -375,7 +378,7 @@ def _under_way(what: str) -> str:
     return f"{what} is under way"
 
 
-def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
+def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
     """For tasks that may be tried again: they change nothing, or they mend."""
     if isinstance(ended, Unreachable):
         return away(ended)

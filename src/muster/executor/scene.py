@@ -13,6 +13,9 @@ from muster.model.run import Run
 from muster.model.validation import Validated
 from muster.ports import PackageManager, Scheduler, Validator
 
+HOLDER = "lease.rollout_id"
+"""The fact by which a plan names the rollout that still holds the node."""
+
 KEEP = "/var/lib/muster/node/restore"
 
 
@@ -57,6 +60,11 @@ class Scene:
     def limits(self) -> PoolLimits:
         """What the plan may take from the node's pool."""
         return self.plan.limits(self.run.node)
+
+    @property
+    def taken_from(self) -> str:
+        """The rollout whose lease and cordon the plan takes over: its run on this node has ended in quarantine. Empty where there is none."""
+        return next((each.value for each in self.step.expects if each.path == HOLDER), "")
 
     @property
     def keep(self) -> str:

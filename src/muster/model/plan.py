@@ -58,12 +58,20 @@ class Expectation:
     value: str
 
 
+class StepKind(StrEnum):
+    """What is done to the node. `change`: from one whole stack to another, with a way back. `repair`: from whatever lies there to one whole
+    stack; there is nothing worth going back to. Closed."""
+
+    CHANGE = "change"
+    REPAIR = "repair"
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
     `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
-    back; the change is refused where they can't be had.
+    back; the change is refused where they can't be had. Of a repair they are what lies there, whole or not.
     """
 
     from_driver: str
@@ -75,6 +83,7 @@ class Step:
     restart: str
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
+    kind: StepKind = StepKind.CHANGE
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -369,6 +378,8 @@ def _step_body(step: Step) -> dict[str, object]:
         "restart": step.restart,
         "expects": {e.path: e.value for e in step.expects},
         "done_when": {e.path: e.value for e in step.done_when},
+        # Plans of before there were other kinds keep their ids.
+        **({} if step.kind is StepKind.CHANGE else {"kind": step.kind.value}),
     }
 
 

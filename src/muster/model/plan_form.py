@@ -4,9 +4,10 @@ It opens no file; whose plan it is, and whether its id is the one it was kept un
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from muster.model.frozen import dataclass
 from muster.model.plan import (
     SCHEMA,
     SCHEMA_1,
@@ -19,6 +20,7 @@ from muster.model.plan import (
     Span,
     Stage,
     Step,
+    StepKind,
     Stratum,
     Waiting,
     WaitingOn,
@@ -212,7 +214,11 @@ def _step_from(value: object, at: str) -> Step:
         "restart",
         "expects",
         "done_when",
+        *(("kind",) if isinstance(value, Mapping) and "kind" in value else ()),
     )
+    kind = step.text("kind") if "kind" in step.members else StepKind.CHANGE.value
+    if kind not in tuple(StepKind) or (kind == StepKind.CHANGE.value and "kind" in step.members):
+        raise ValueError(f"{at}.kind: {kind!r} is no kind of step")
     return Step(
         from_driver=step.text("from_driver"),
         to_driver=step.text("to_driver"),
@@ -223,6 +229,7 @@ def _step_from(value: object, at: str) -> Step:
         restart=step.text("restart"),
         expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
         done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
+        kind=StepKind(kind),
     )  # fmt: skip
 
 

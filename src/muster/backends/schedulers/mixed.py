@@ -24,9 +24,9 @@ class MixedScheduler:
         found = await self._slurm.jobs(node) if node.in_slurm else ()
         return await self._plain.jobs(node) if found == () else found
 
-    async def cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
         """See `ports.Scheduler`."""
-        return await self._of(node).cordon(node, rollout_id, reason)
+        return await self._of(node).cordon(node, rollout_id, reason, over=over)
 
     async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
         """See `ports.Scheduler`."""

@@ -67,7 +67,7 @@ class NoScheduler:
             )  # one line for each GPU it holds
         return tuple(jobs.values())
 
-    async def cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
         """The lease is already there; nothing more can be done on such a machine."""
         return Answered(0, b"no scheduler here: the lease is the cordon, and whoever starts later is waited for", b"")
 

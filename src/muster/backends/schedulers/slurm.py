@@ -86,9 +86,9 @@ class SlurmScheduler:
         """See `ports.Scheduler`. A node that Slurm does not know is not idle: it is Unreachable."""
         return await _answered(self._jobs_of(node))
 
-    async def cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
         """See `ports.Scheduler`. `reason` is what admins read in `sinfo -R`, after the rollout's id."""
-        return await _answered(self._cordon(node, rollout_id, reason))
+        return await _answered(self._cordon(node, rollout_id, reason, over))
 
     async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
         """See `ports.Scheduler`."""
@@ -120,13 +120,14 @@ class SlurmScheduler:
         name = await self._name(node)
         return name if isinstance(name, Unreachable) else await self._jobs(name)
 
-    async def _cordon(self, node: Node, rollout_id: str, reason: str) -> Outcome:
+    async def _cordon(self, node: Node, rollout_id: str, reason: str, over: str) -> Outcome:
         name = await self._name(node)
         if isinstance(name, Unreachable):
             return name
         seen = await self._state(name)
-        if not _is_drained(seen):
-            if not seen.takes_jobs:
+        takes_over = bool(over) and _is_drained(seen) and _is_ours(seen, over)
+        if takes_over or not _is_drained(seen):
+            if not takes_over and not seen.takes_jobs:
                 return Answered(NOT_OURS, f"{_stands(seen)}; it is left as it is".encode(), b"")
             drain = self._drains.setdefault(
                 f"{_mark(rollout_id)} {reason}", Batch(self._drained_for(rollout_id, reason))
