@@ -6,10 +6,13 @@ from its beginning: whatever changes a node is a named task that the node itself
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 
-from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
+from muster.executor import kernel
+from muster.executor.scene import Result as Result
+from muster.executor.scene import Scene as Scene
+from muster.executor.scene import waiting
+from muster.executor.session import NOT_BEGUN, TaskEnd, TaskState
 from muster.executor.words import counted, last_words, verdict_words
 from muster.model.command import (
     Answered,
@@ -24,15 +27,12 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
-from muster.model.frozen import dataclass
 from muster.model.job import Job
 from muster.model.phase import Event, Phase
-from muster.model.plan import Expectation, Plan, Step
-from muster.model.run import Run
+from muster.model.plan import Expectation
 from muster.model.validation import Validated
 from muster.model.verdict import Pass, Undecided, Verdict
 from muster.node import readiness, restart, settings
-from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
 FETCH_S = 3600
@@ -55,54 +55,6 @@ LOOK_HOLDS_S = 60
 """How long a look at a drained, leased node is relied on before it is looked at again. A person or a timer may still change it."""
 
 RELOADING = "the module is being loaded"
-
-KEEP = "/var/lib/muster/node/restore"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a phase came to: the event, words for people, notes to keep, and whether to look again soon."""
-
-    event: Event
-    why: str
-    notes: Mapping[str, str] = field(default_factory=dict)
-    lease: int | None = None
-    retry: bool = False
-    validated: Validated | None = None
-    """A validation that ended, to be kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a phase works with: the run and its plan, and the ways to look and act."""
-
-    run: Run
-    plan: Plan
-    step: Step
-    session: Session
-    manager: PackageManager
-    scheduler: Scheduler
-    validator: Validator
-    waited_s: float
-    """Seconds since the phase began."""
-
-    @property
-    def now(self) -> datetime:
-        """The time at which this look at the run began, to a second."""
-        return self.run.phase_since + timedelta(seconds=int(self.waited_s))
-
-    @property
-    def keep(self) -> str:
-        return f"{KEEP}/{self.run.run_id}"
-
-    @property
-    def reason(self) -> str:
-        return f"muster {self.run.rollout_id}: {self.step.from_driver} to {self.step.to_driver}"
-
-
-def waiting(why: str) -> Result:
-    """Nothing decided yet; look again."""
-    return Result(Event.WAITING, why)
 
 
 def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str, ...]:
@@ -130,7 +82,7 @@ async def preflight(scene: Scene) -> Result:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
     names = tuple(pin.name for pin in scene.step.packages)
     text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
-    text += scene.manager.preflight(scene.step.packages, scene.step.back)
+    text += kernel.asked(scene.step) + scene.manager.preflight(scene.step.incoming, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
@@ -158,8 +110,8 @@ async def lease(scene: Scene) -> Result:
 
 
 async def fetch(scene: Scene) -> Result:
-    text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
-    work = FetchPackages(scene.step.packages, scene.step.back)
+    text = scene.manager.fetch(scene.step.incoming, scene.step.back, scene.keep)
+    work = FetchPackages(scene.step.incoming, scene.step.back)
     return _retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
@@ -229,8 +181,8 @@ async def restore_point(scene: Scene) -> Result:
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages, scene.step.back)
-    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    text = kernel.held(scene.step, scene.keep) + scene.manager.install(scene.step.incoming, scene.step.back)
+    work = InstallPackages(scene.step.incoming, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return _away(ended)
@@ -306,7 +258,8 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
 async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
-    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    text = settings.give_back(scene.keep, loader=scene.step.kernel is None)
+    ended = await scene.session.task(name, text, work, SETTINGS_S)
     return _retried(scene, ended, "giving back what the node was set to")
 
 
@@ -325,6 +278,9 @@ async def validate(scene: Scene) -> Result:
 
 
 async def give_back(scene: Scene) -> Result:
+    settled = await _settled(scene)
+    if settled.event is not Event.PASSED:
+        return settled
     outcome = await scene.scheduler.uncordon(scene.session.node, scene.reason)
     if isinstance(outcome, Unreachable):
         return _away(outcome)
@@ -336,6 +292,20 @@ async def give_back(scene: Scene) -> Result:
     if released.number is None:
         return waiting(released.words)
     return Result(Event.PASSED, "in service again")
+
+
+async def _settled(scene: Scene) -> Result:
+    """Where the kernel was to move: the boot loader says for good what runs now, and on the way back the packages of the other one are gone.
+
+    Not before the node was validated: until then whatever restarts it brings the old kernel back.
+    """
+    back = scene.run.notes.get("direction") == "back"
+    text = kernel.settled(scene.step, scene.keep, scene.manager, back=back)
+    if not text or scene.run.phase is not Phase.RETURN_REQUIRED:
+        return Result(Event.PASSED, "")
+    work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
+    ended = await scene.session.task("settle", text, work, INSTALL_S)
+    return _retried(scene, ended, "settling what the node boots")
 
 
 async def probation(scene: Scene) -> Result:
@@ -548,7 +518,10 @@ async def _restart(scene: Scene) -> Result:
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
     back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
     driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
-    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    into = kernel.of(scene.step, back=back)
+    text = (
+        readiness.before_restart(driver, back=back, kernel=into) + kernel.chosen(scene.step, back=back) + restart.REBOOT
+    )
     ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")

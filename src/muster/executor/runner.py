@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from muster.executor import machine
-from muster.executor.phases import PHASES, Result, Scene
+from muster.executor.phases import PHASES
+from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError

@@ -59,11 +59,24 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelMove:
+    """The kernel that a node is moved to together with its driver.
+
+    `packages` come new to the node; on the way back they leave, once the old kernel runs again. The new kernel is booted once, and is the
+    node's default only after it was validated.
+    """
+
+    from_kernel: str
+    to_kernel: str
+    packages: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
     `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
-    back; the change is refused where they can't be had.
+    back; the change is refused where they can't be had. With a `kernel` it is always a reboot.
     """
 
     from_driver: str
@@ -75,6 +88,12 @@ class Step:
     restart: str
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
+    kernel: KernelMove | None = None
+
+    @property
+    def incoming(self) -> tuple[PackagePin, ...]:
+        """All packages that the step installs: the driver's, and those of a new kernel."""
+        return self.packages if self.kernel is None else (*self.packages, *self.kernel.packages)
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -352,6 +371,15 @@ def _stage_body(stage: Stage) -> dict[str, object]:
 
 
 def _step_body(step: Step) -> dict[str, object]:
+    return _driver_body(step) | ({} if step.kernel is None else {"kernel": _kernel_body(step.kernel)})
+
+
+def _kernel_body(move: KernelMove) -> dict[str, object]:
+    packages = {p.name: p.version for p in move.packages}
+    return {"from_kernel": move.from_kernel, "to_kernel": move.to_kernel, "packages": packages}
+
+
+def _driver_body(step: Step) -> dict[str, object]:
     return {
         "from_driver": step.from_driver,
         "to_driver": step.to_driver,

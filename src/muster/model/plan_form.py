@@ -13,6 +13,7 @@ from muster.model.plan import (
     Bound,
     Expectation,
     Forecast,
+    KernelMove,
     NodePlan,
     Plan,
     PoolLimits,
@@ -205,6 +206,7 @@ def _step_from(value: object, at: str) -> Step:
         "restart",
         "expects",
         "done_when",
+        *(("kernel",) if isinstance(value, Mapping) and "kernel" in value else ()),
     )
     return Step(
         from_driver=step.text("from_driver"),
@@ -216,7 +218,14 @@ def _step_from(value: object, at: str) -> Step:
         restart=step.text("restart"),
         expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
         done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
+        kernel=_kernel(step.members["kernel"], f"{at}.kernel") if "kernel" in step.members else None,
     )  # fmt: skip
+
+
+def _kernel(value: object, at: str) -> KernelMove:
+    part = _Part.of(value, at, "from_kernel", "to_kernel", "packages")
+    packages = tuple(PackagePin(name, version) for name, version in part.pairs("packages"))
+    return KernelMove(part.text("from_kernel"), part.text("to_kernel"), packages)
 
 
 def _node_1(value: object, at: str) -> NodePlan:
