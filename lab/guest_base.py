@@ -58,14 +58,14 @@ GRUB_TIMEOUT=0
 GRUB_DISTRIBUTOR=Lab
 GRUB_TERMINAL=console
 GRUB_CMDLINE_LINUX_DEFAULT=""
-GRUB_CMDLINE_LINUX="console=ttyS0 net.ifnames=0 mitigations=off"
+GRUB_CMDLINE_LINUX="rw console=ttyS0 quiet net.ifnames=0 mitigations=off"
 """
 
 # Until the machine has booted once and made its own menu.
 _FIRST_MENU = """\
 set timeout=0
 menuentry 'first' {
-  linux /boot/vmlinuz-@KERNEL@ root=/dev/vda1 rw console=ttyS0 net.ifnames=0 mitigations=off
+  linux /boot/vmlinuz-@KERNEL@ root=/dev/vda1 rw console=ttyS0 quiet net.ifnames=0 mitigations=off
   initrd /boot/initrd.img-@KERNEL@
 }
 """
@@ -94,7 +94,11 @@ apt-get clean
 rm -rf /var/lib/apt/lists/* /usr/share/doc /usr/share/man /usr/share/locale
 rm -f /etc/apt/sources.list.d/mirror.list /etc/resolv.conf
 for unit in systemd-udevd.service systemd-udev-trigger.service; do rm -f /etc/systemd/system/$unit; done
-for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer man-db.timer; do ln -sf /dev/null /etc/systemd/system/$unit; done
+for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer man-db.timer e2scrub_reap.service systemd-logind.service \\
+  modprobe@.service dev-hugepages.mount dev-mqueue.mount sys-kernel-debug.mount sys-kernel-tracing.mount systemd-binfmt.service \\
+  systemd-update-utmp.service systemd-update-utmp-runlevel.service sys-fs-fuse-connections.mount; do
+  ln -sf /dev/null /etc/systemd/system/$unit
+done
 systemctl enable lab-net.service
 """
 
@@ -142,7 +146,7 @@ def _make(place: Path, kernel: str, following: str) -> None:
         "etc/apt/sources.list.d/mirror.list": "".join(f"deb {line}\n" for line in _sources()),
         "etc/systemd/system/lab-net.service": _NET_UNIT,
         "etc/default/grub": _GRUB,
-        "etc/fstab": "/dev/vda1 / ext4 defaults 0 1\n",
+        "etc/fstab": "/dev/vda1 / ext4 defaults 0 0\n",
         "boot/grub/grub.cfg": _FIRST_MENU.replace("@KERNEL@", kernel),
     }
     for name, text in files.items():

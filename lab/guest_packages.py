@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from lab.packages import RELEASES, Package, Release, packages
 
-GUEST_RELEASES = tuple(each for each in RELEASES if each.version in ("580.126.20", "595.71.05"))
+GUEST_RELEASES = tuple(each for each in RELEASES if each.version in ("580.95.05", "580.126.20", "595.71.05"))
 """What the repository of a virtual machine offers."""
 
 
@@ -141,10 +141,11 @@ dkms remove -m nvidia -v @VERSION@ --all || true
 
 _PERSISTENCED = """\
 #!/bin/sh
-# stand-in: holds the device open, as the real one does
+# stand-in: holds the device open, as the real one does, under its name
 [ "${1-}" != --version ] || { echo "nvidia-persistenced:  version @VERSION@"; exit 0; }
 exec 3</dev/nvidia0 || exit 1
-exec sleep infinity
+trap 'exit 0' TERM
+while :; do sleep 3600 3<&- & wait $!; done
 """
 
 _PERSISTENCED_UNIT = """\

@@ -7,7 +7,7 @@ passes. This module imports no backend and holds no logic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -98,6 +98,29 @@ class PackageManager(Protocol):
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         """Go back to `back` from `keep` alone, mending half-configured states; what of `pins` was not there before goes."""
+        ...
+
+
+@runtime_checkable
+class PackageRepairs(Protocol):
+    """What a `PackageManager` can do besides, where it can: bring a node from whatever lies there to exactly `pins`. Under the same rules.
+
+    `now` are the packages of the driver that lie there, whole or not; a name that is not in `pins` goes.
+    """
+
+    name: str
+
+    def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that each of `pins` can be had: from the repository, from what was kept on the node, or from the node itself."""
+        ...
+
+    def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Bring all of `pins` under the folder `keep`, and verify them."""
+        ...
+
+    def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
+        """Finish or undo what was left half done, bring exactly `pins` from `keep` alone, and hold them. Refuses where other packages would
+        go or move."""
         ...
 
 
@@ -276,5 +299,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -9,13 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from muster.executor import kernel
-from muster.executor.scene import Result as Result
-from muster.executor.scene import Scene as Scene
-from muster.executor.scene import waiting
-from muster.executor.session import NOT_BEGUN, TaskEnd, TaskState
-from muster.executor.words import counted, last_words, verdict_words
+from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
+from muster.executor.scene import Result, Scene, away, waiting
+from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
+from muster.executor.words import last_words, verdict_words
 from muster.model.command import (
-    Answered,
     FetchPackages,
     GiveBackSettings,
     InstallPackages,
@@ -27,7 +25,6 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
-from muster.model.job import Job
 from muster.model.phase import Event, Phase
 from muster.model.plan import Expectation
 from muster.model.validation import Validated
@@ -71,7 +68,7 @@ def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str,
 async def preflight(scene: Scene) -> Result:
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.REFUSED, f"already runs {scene.step.to_driver}")
     moved = unmet(scene.step.expects, facts)
@@ -85,7 +82,7 @@ async def preflight(scene: Scene) -> Result:
     text += kernel.asked(scene.step) + scene.manager.preflight(scene.step.incoming, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
-        return _away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
@@ -101,9 +98,12 @@ def wanted(programs: tuple[str, ...]) -> str:
 
 
 async def lease(scene: Scene) -> Result:
-    taken = await scene.session.take_lease(scene.reason)
+    return leased(await scene.session.take_lease(scene.reason))
+
+
+def leased(taken: LeaseAnswer | Unreachable) -> Result:
     if isinstance(taken, Unreachable):
-        return _away(taken)
+        return away(taken)
     if taken.number is None:
         return Result(Event.REFUSED, taken.words)
     return Result(Event.PASSED, f"lease {taken.number}", lease=taken.number)
@@ -112,31 +112,7 @@ async def lease(scene: Scene) -> Result:
 async def fetch(scene: Scene) -> Result:
     text = scene.manager.fetch(scene.step.incoming, scene.step.back, scene.keep)
     work = FetchPackages(scene.step.incoming, scene.step.back)
-    return _retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
-
-
-async def cordon(scene: Scene) -> Result:
-    outcome = await scene.scheduler.cordon(scene.session.node, scene.reason)
-    if isinstance(outcome, Unreachable):
-        return _away(outcome)
-    if outcome.exit_status != 0:
-        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr))
-    return Result(Event.PASSED, last_words(outcome.stdout) or "no new job starts here")
-
-
-async def drain(scene: Scene) -> Result:
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return _away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return Result(Event.PASSED, "no job runs here")
-    words = _job_words(jobs)
-    if scene.waited_s > _drain_limit_s(scene):
-        return Result(
-            Event.REFUSED,
-            f"not drained after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}",
-        )
-    return waiting(words)
+    return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
 async def baseline(scene: Scene) -> Result:
@@ -145,7 +121,7 @@ async def baseline(scene: Scene) -> Result:
         return ended
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     moved = unmet(scene.step.expects, facts)
     if moved:
         return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
@@ -171,13 +147,16 @@ async def restore_point(scene: Scene) -> Result:
     if scene.waited_s > LOOK_HOLDS_S and scene.run.waiting != _under_way(what):
         facts = await scene.session.look()
         if isinstance(facts, Unreachable):
-            return _away(facts)
+            return away(facts)
         moved = unmet(scene.step.expects, facts)
         if moved:
             return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
+    taken = await taken_over(scene)
+    if taken is not None:
+        return taken
     text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
-    return _retried(scene, ended, what)
+    return retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
@@ -185,7 +164,7 @@ async def apply(scene: Scene) -> Result:
     work = InstallPackages(scene.step.incoming, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the packages are being changed")
     if ended.state in NOT_BEGUN:
@@ -203,7 +182,7 @@ async def reload(scene: Scene) -> Result:
             return late
     ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
     if not isinstance(ended, TaskEnd):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting(RELOADING)
     if ended.state in NOT_BEGUN:
@@ -212,10 +191,16 @@ async def reload(scene: Scene) -> Result:
         return Result(Event.PASSED, "the module on disk is loaded")
     if ended.exit_status == restart.IN_USE:
         return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    return await _not_reloaded(scene, ended)
+
+
+async def _not_reloaded(scene: Scene, ended: TaskEnd) -> Result:
+    if ended.exit_status == restart.DOWN:
+        return _driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
     return _driver_failed(scene, f"the module did not load: {ended.words}")
@@ -246,7 +231,7 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
     """What of the node's stack is not as expected or not whole, now, or is there and should not be; or that the node is away."""
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     there = scene.manager.installed(facts)
     return (
         *unmet(expected, facts),
@@ -260,7 +245,7 @@ async def _given_back(scene: Scene, name: str) -> Result:
     work = GiveBackSettings(scene.run.run_id)
     text = settings.give_back(scene.keep, loader=scene.step.kernel is None)
     ended = await scene.session.task(name, text, work, SETTINGS_S)
-    return _retried(scene, ended, "giving back what the node was set to")
+    return retried(scene, ended, "giving back what the node was set to")
 
 
 async def validate(scene: Scene) -> Result:
@@ -281,17 +266,17 @@ async def give_back(scene: Scene) -> Result:
     settled = await _settled(scene)
     if settled.event is not Event.PASSED:
         return settled
-    outcome = await scene.scheduler.uncordon(scene.session.node, scene.reason)
+    outcome = await uncordon(scene)
     if isinstance(outcome, Unreachable):
-        return _away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return waiting(f"the cordon could not be lifted: {last_words(outcome.stdout + outcome.stderr)}")
     released = await scene.session.release_lease()
     if isinstance(released, Unreachable):
-        return _away(released)
+        return away(released)
     if released.number is None:
         return waiting(released.words)
-    return Result(Event.PASSED, "in service again")
+    return Result(Event.PASSED, last_words(outcome.stdout) if scene.session.node.in_slurm else "in service again")
 
 
 async def _settled(scene: Scene) -> Result:
@@ -305,13 +290,13 @@ async def _settled(scene: Scene) -> Result:
         return Result(Event.PASSED, "")
     work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
     ended = await scene.session.task("settle", text, work, INSTALL_S)
-    return _retried(scene, ended, "settling what the node boots")
+    return retried(scene, ended, "settling what the node boots")
 
 
 async def probation(scene: Scene) -> Result:
     facts = await scene.session.look(whole=True)
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     back = scene.run.notes.get("direction") == "back"
     wrong = unmet(scene.step.expects if back else scene.step.done_when, facts)
     if wrong:
@@ -325,7 +310,7 @@ async def rollback(scene: Scene) -> Result:
     text = scene.manager.restore(scene.step.back, scene.keep, scene.step.packages)
     work = InstallPackages(scene.step.back, scene.step.coming)
     ended = await scene.session.task("restore", text, work, INSTALL_S)
-    result = _retried(scene, ended, "the way back")
+    result = retried(scene, ended, "the way back")
     never_loaded = (
         scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
     )
@@ -339,14 +324,14 @@ async def rollback_reload(scene: Scene) -> Result:
     if scene.run.waiting != _under_way(what):  # it may never have left
         facts = await scene.session.look()
         if isinstance(facts, Unreachable):
-            return _away(facts)
+            return away(facts)
         if not unmet(scene.step.expects, facts):
             return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
         late = await late_jobs(scene)
         if late is not None:
             return late
     ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
-    result = _retried(scene, ended, what)
+    result = retried(scene, ended, what)
     return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
 
 
@@ -414,18 +399,14 @@ PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
 """Every phase that is not an end, with what is done in it."""
 
 
-def _away(outcome: Unreachable) -> Result:
-    return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
-
-
 def _under_way(what: str) -> str:
     return f"{what} is under way"
 
 
-def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
+def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
     """For tasks that may be tried again: they change nothing, or they mend."""
     if isinstance(ended, Unreachable):
-        return _away(ended)
+        return away(ended)
     match ended.state:
         case TaskState.RUNNING:
             return waiting(_under_way(what))
@@ -454,7 +435,7 @@ async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     """The validation's task, ended in one way or another; or what to do meanwhile."""
     ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, scene.validator.limit_s)
     if isinstance(ended, Unreachable):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the GPUs are being exercised")
     if ended.state in NOT_BEGUN:
@@ -501,7 +482,7 @@ async def _restart(scene: Scene) -> Result:
     before, asked = scene.run.notes.get(f"boot_before_{phase}"), scene.run.notes.get(f"asked_{phase}")
     if before is None or asked is None:
         if isinstance(boot, Unreachable):
-            return _away(boot)
+            return away(boot)
         if before is None:
             return Result(Event.WAITING, "will restart", notes={f"boot_before_{phase}": boot})
     if isinstance(boot, str) and boot != before:
@@ -518,45 +499,12 @@ async def _restart(scene: Scene) -> Result:
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
     back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
     driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
-    into = kernel.of(scene.step, back=back)
-    text = (
-        readiness.before_restart(driver, back=back, kernel=into) + kernel.chosen(scene.step, back=back) + restart.REBOOT
-    )
+    ready = readiness.before_restart(driver, back=back, kernel=kernel.of(scene.step, back=back))
+    text = ready + kernel.chosen(scene.step, back=back) + restart.REBOOT
     ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
-
-
-async def late_jobs(scene: Scene) -> Result | None:
-    """What to do about jobs on a drained node; None when there are none. On a machine without a scheduler nothing keeps a new one away.
-
-    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault; on the way
-    back from a driver that failed it still is.
-    """
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return _away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return None
-    words = f"{_job_words(jobs)} (after the drain)"
-    if scene.waited_s <= _drain_limit_s(scene):
-        return waiting(words)
-    why = f"given up after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}"
-    if scene.run.notes.get("direction") == "back":
-        return Result(Event.FAILED, why)  # what the way back is for stays its cause, and stays the driver's
-    return Result(Event.FAILED, why, notes={"cause": why, "not_the_driver": why, "direction": "back"})
-
-
-def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
-    if isinstance(jobs, Answered):
-        return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
-    names = dict.fromkeys(job.name for job in jobs)
-    return f"waits for {counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
-
-
-def _drain_limit_s(scene: Scene) -> int:
-    return scene.plan.limits(scene.run.node).drain_limit_s
 
 
 def _driver_failed(scene: Scene, cause: str) -> Result:

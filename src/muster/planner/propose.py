@@ -3,7 +3,6 @@
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -17,7 +16,7 @@ from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, 
 from muster.model.policy import DrainPolicy, Policy, Pool, Tier
 from muster.planner import budget
 from muster.planner.forecast import forecast
-from muster.planner.pools import Placing, pool_of
+from muster.planner.pools import Placing
 from muster.planner.stages import Layout, StageWish, lay_out
 from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
@@ -59,9 +58,11 @@ class PlanInput:
     policy_name: str = "fleet.yaml"
     carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
     """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
+    judge: Callable[[NodeFacts, str], No | Way] | None = None
+    """Judges each node (its facts, its pool) in place of `Judge`: a repair does not ask what a rollout asks."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Draft:
     """What is found out while a plan is made."""
 
@@ -86,11 +87,11 @@ class _Draft:
 def propose(given: PlanInput) -> Plan:
     """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
     draft = _Draft()
-    judge = Judge(given.policy.pools, given.managers, given.solve, given.carried)
+    judge = given.judge or Judge(given.policy.pools, given.managers, given.solve, given.carried)
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
-        pool = pool_of(placing, given.policy)
+        pool = placing.pool
         facts = given.facts.get(node.name)
         if pool is not None and facts is not None and facts.trouble is None:
             served.append(budget.Served(node, pool, node.name in given.work.owned))
@@ -158,7 +159,9 @@ def _laid_out(given: PlanInput, draft: _Draft) -> Layout:
     return lay_out(units, _wishes(given.policy), given.policy.rollout.control)
 
 
-def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool | None) -> None:
+def _node(
+    given: PlanInput, draft: _Draft, judge: Callable[[NodeFacts, str], No | Way], node: Node, pool: Pool | None
+) -> None:
     """One node: what is to be done, or why nothing is."""
     facts = given.facts.get(node.name)
     refused = _not_plannable(given, node, pool, facts)

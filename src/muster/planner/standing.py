@@ -114,7 +114,7 @@ class Judge:
 
 def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
     """What of the facts counts, whatever the pool; or why the node cannot be planned on in any."""
-    refused = _held(facts) or _image_booted(facts)
+    refused = held(facts) or image_booted(facts)
     if refused is not None:
         return refused
     kind = node_class(facts, managers)
@@ -128,10 +128,10 @@ def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
         return No(WaitingOn.OWNED_BY_HUMAN, words)
     stack = tuple((path, facts.text(path) or Unknown(_why(facts, path))) for path in _STACK)
     kernels = carriers(manager.installed(facts))
-    return _Seen(kind, manager, stack, _stratum(facts, kind), _gpus(facts), domain_of(facts), kernels)
+    return _Seen(kind, manager, stack, stratum(facts, kind), _gpus(facts), domain_of(facts), kernels)
 
 
-def _held(facts: NodeFacts) -> No | None:
+def held(facts: NodeFacts) -> No | None:
     """A node that somebody holds, or of which that cannot be told."""
     held, holder = facts.value("lease.held"), facts.text("lease.holder")
     if holder or held is True:
@@ -143,7 +143,7 @@ def _held(facts: NodeFacts) -> No | None:
     return None
 
 
-def _image_booted(facts: NodeFacts) -> No | None:
+def image_booted(facts: NodeFacts) -> No | None:
     """A node whose root does not outlive a restart, or of which that cannot be told."""
     kind = facts.text("root_fs.kind")
     if kind is None:
@@ -194,8 +194,8 @@ def _way(node: _Seen, pool: Pool, answer: Solution, packages: tuple[PackagePin, 
         packages=packages,
         back=back,
         restart="reload" if by_reload else "reboot",
-        expects=_stack_is(seen, back, move.from_kernel if move else None),
-        done_when=_stack_is(wanted, (*packages, *(move.packages if move else ())), move.to_kernel if move else None),
+        expects=stack_is(seen, back, move.from_kernel if move else ""),
+        done_when=stack_is(wanted, (*packages, *(move.packages if move else ())), move.to_kernel if move else ""),
         kernel=move,
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
@@ -203,7 +203,7 @@ def _way(node: _Seen, pool: Pool, answer: Solution, packages: tuple[PackagePin, 
     return Way(step, node.stratum, node.gpus, node.domain, because)
 
 
-def _stratum(facts: NodeFacts, kind: NodeClass) -> str:
+def stratum(facts: NodeFacts, kind: NodeClass) -> str:
     """What software can see of a node before the change: model, VBIOS, kernel, flavour."""
     vbios = facts.value("gpu.vbios")
     seen = "not known" if isinstance(vbios, Unknown) else "+".join(vbios) if isinstance(vbios, tuple) else str(vbios)
@@ -220,8 +220,8 @@ def domain_of(facts: NodeFacts) -> str:
     return "" if named is None or named == NO_DOMAIN else named
 
 
-def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin], kernel: str | None) -> tuple[Expectation, ...]:
-    """`kernel` is told only of a step that moves it: another kernel is no obstacle to one that does not."""
+def stack_is(values: Mapping[str, str], packages: Sequence[PackagePin], kernel: str = "") -> tuple[Expectation, ...]:
+    """What a stack is by its facts. `kernel` is told only of a step that moves it: to others another kernel is no obstacle."""
     return (
         *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
         *(Expectation(path, values[path]) for path in _STACK),
