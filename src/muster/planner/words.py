@@ -80,7 +80,13 @@ def _breaks(plan: Plan) -> str:
     work = f"{idle} idle, {len(busy)} busy" + (f" with {len(jobs)} {_plural(len(jobs), 'job')}" if jobs else "")
     drains = Counter(part.drain for part in busy)
     ways = ", ".join(f"{count} by {drain}" for drain, count in sorted(drains.items()) if drain != "wait")
-    return f"  breaks: {', '.join(said)}; now {work}" + (f"; drained {ways}, the rest by waiting" if ways else "")
+    policies = {limits.pool: limits.drain_policy for limits in plan.pools}
+    stuck = sum(part.drain == "wait" and policies[part.pool] != "wait" for part in busy)
+    if ways:
+        work += f"; drained {ways}, the rest by waiting"
+    if stuck:
+        work += f"; {stuck} wait for the end of their jobs, which could not begin elsewhere"
+    return f"  breaks: {', '.join(said)}; now {work}"
 
 
 def _kernels(plan: Plan) -> list[str]:
