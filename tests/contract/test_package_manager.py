@@ -206,8 +206,8 @@ def test_a_policy_of_the_site_that_forbids_daemons_is_left_alone(machine: Machin
 
 def test_every_text_waits_for_the_package_managers_lock(machine: Machine) -> None:
     machine.ready()
-    machine.fleet.hold_dpkg_lock(machine.node, 1)
+    machine.fleet.hold_dpkg_lock(machine.node, 2)
     assert machine.sh(machine.manager.install(pins(NEW), pins(OLD))).exit_status == 0
-    machine.fleet.hold_dpkg_lock(machine.node, 1)
+    machine.fleet.hold_dpkg_lock(machine.node, 2)
     assert machine.sh(machine.manager.restore(pins(OLD), KEEP, pins(NEW))).exit_status == 0
     assert machine.states() == dict.fromkeys(MEMBERS, f"ii {OLD}-1")
