@@ -311,7 +311,9 @@ async def _say_state(site: Site, rollout: Rollout, following: str, *, as_json: b
         say(f"{rollout.rollout_id} is {rollout.state.value}{f': {rollout.why}' if rollout.why else ''}")
         say(following)
     if await left_to_carry(site) and carrier_lock(site.store_path).holder() is None:
-        site.spawn_carrier()
+        is_starting = site.spawn_carrier()
+        while is_starting() and carrier_lock(site.store_path).holder() is None:  # whoever watches next finds somebody at work
+            await site.clock.sleep(WATCH_EVERY_S)
     return 0
 
 
