@@ -43,7 +43,7 @@ rm -rf /var/lib/rpm /usr/lib/sysimage/rpm /var/lib/dnf /var/cache/dnf /var/log/d
 rm -rf /etc/dnf/aliases.d /var/lib/muster /var/tmp /etc/modprobe.d /etc/nvidia
 mkdir -p /var/lib/rpm /etc/yum.repos.d /etc/dnf/vars /etc/dnf/modules.d /etc/modprobe.d /var/tmp
 for plugin in /usr/lib/python3/dist-packages/dnf-plugins/*.py; do
-  case $plugin in */versionlock.py | */generate_completion_cache.py) continue ;; esac
+  case $plugin in */versionlock.py | */download.py | */generate_completion_cache.py) continue ;; esac
   rm -f "$plugin" "/etc/dnf/plugins/$(basename "$plugin" .py).conf"
 done
 : >/etc/dnf/plugins/versionlock.list

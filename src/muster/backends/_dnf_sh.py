@@ -69,17 +69,18 @@ the change alone; that nothing else moves was proved before."""
 ASK = f"""\
 lock_plugin=
 if [ -e "$MUSTER_ROOT/etc/dnf/plugins/versionlock.conf" ]; then lock_plugin=--disableplugin=versionlock; fi
-ask_dnf() {{ dnf "$@" {OPTIONS} --setopt=cachedir="$cache" $lock_plugin; }} # the verb first: dnf's history shows no more of a command
+ask_dnf() {{ dnf "$@" {OPTIONS} --setopt=cachedir="$cache" $lock_plugin </dev/null; }} # the verb first: dnf's history shows no more of a command
 reason() {{ # the words of dnf in this file that say why, in one line
   awk '
-    /not signed|Failing package|[Pp]ublic key for|not correct|SIGNATURES NOT OK|DIGESTS NOT OK/ && sign == "" {{ sign = $0 }}
+    /Failing package/ && failing == "" {{ failing = " " $0 }}
+    /not signed|[Pp]ublic key for|not correct|SIGNATURES NOT OK|DIGESTS NOT OK/ && sign == "" {{ sign = $0 }}
     /^ +- (Curl|Status) / && curl == "" {{ curl = $0 }}
     /^Error/ || (/^ *No match for argument/ && !on) {{ on = 1 }}
     on && n < 5 {{
       sub(/^ +/, ""); sub(/^- /, ""); sub(/^Problem( [0-9]+)?: conflicting requests/, "")
       if ($0 != "" && $0 !~ /^Error: *$/) {{ said = said (said == "" ? "" : " ") $0; n++ }}
     }}
-    END {{ print (sign != "" ? sign : said (curl != "" ? " (" curl ")" : "")) }}' "$1" | tr -s ' ' | sed 's/^Error: //' | cut -c1-260
+    END {{ print (sign != "" ? sign failing : said (curl != "" ? " (" curl ")" : "")) }}' "$1" | tr -s ' ' | sed 's/^Error: //' | cut -c1-260
 }}
 """
 """The locks of `dnf versionlock` stay in their file during the change (a power cut loses none) and are passed over by it."""
@@ -144,3 +145,24 @@ scriptlets() { # what dnf said: names the package scripts that failed, and remem
 }
 """
 """rpm takes a package whose own script failed for installed, and dnf ends well: only its output tells. The list lies where the facts read it."""
+
+WOULD = """\
+would() { # dnf's log, names that may go, names that may move, as patterns: says what else would go or move
+  listed() { sed -n "s/.*---> Package \\([^ ]*\\)[.][^. ]* [^ ]* will be \\($1\\)\\$/\\1/p" "$log"; }
+  log=$1
+  others=$(listed 'erased\\|obsoleted' | grep -vxE "$2" | sort -u | tr '\\n' ' ')
+  [ -z "$others" ] || { echo "remove packages: $others"; return; }
+  others=$(listed 'upgraded\\|an upgrade\\|downgraded\\|a downgrade\\|reinstalled' | grep -vxE "$3" | sort -u | tr '\\n' ' ')
+  [ -z "$others" ] || echo "also move packages: $others"
+}
+"""
+"""The table that dnf shows to people breaks long names; its log has each package on a line, the same in every language."""
+
+KEPT = """\
+kept() { # NAME=VERSION: a file of that version, whole and signed, that an earlier change left on the node
+  plain=${1#*=}
+  for file in "$MUSTER_ROOT"/var/lib/muster/node/restore/*/"${1%%=*}-${plain#*:}".*.rpm "$own/new/${1%%=*}-${plain#*:}".*.rpm; do
+    [ -r "$file" ] && [ "$(rpm -qp --qf "$form" "$file" 2>/dev/null | sed 's/=0:/=/')" = "$1" ] && check_files "$file" && echo "$file" && return
+  done
+}
+"""

@@ -18,6 +18,7 @@ from muster.backends._dnf_sh import (
     ASK,
     CANNOT,
     COMMON,
+    KEPT,
     LOCK_WAIT_S,
     LOCKS,
     LOOK_WAIT_S,
@@ -27,6 +28,7 @@ from muster.backends._dnf_sh import (
     SIGNED,
     STREAMS,
     WAIT,
+    WOULD,
 )
 from muster.model.fact import NodeFacts
 from muster.model.stack import BROKEN_STATES, PackagePin
@@ -134,7 +136,7 @@ class Dnf:
             + '  [ -d "$MUSTER_ROOT/$d" ] && { mkdir -p "$state/$d" && cp -a "$MUSTER_ROOT/$d/." "$state/$d/" || exit 1; }\n'
             + 'done\nmkdir -p "$state/etc/dnf/modules.d"\n'
             + "".join(
-                f'cp -a "$MUSTER_ROOT/{_stream_file(pin)}" "$state/{_stream_file(pin)}" || exit 1\n'
+                f'file={_stream_file(pin)}\n[ ! -e "$MUSTER_ROOT/$file" ] || cp -a "$MUSTER_ROOT/$file" "$state/$file" || exit 1\n'
                 for pin in back
                 if _is_stream(pin)
             )
@@ -172,41 +174,100 @@ class Dnf:
         )  # fmt: skip
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
-        new = _gone(back, pins)
-        names = " ".join(shlex.quote(pin.name) for pin in _packages(back))
+        # The streams of before come back with the rest of the configuration, and first.
+        locks = f'locked {_names(pins, back)} "$state/locks" | relock {_names(pins, back)} || rc=1\n'
+        return _brought(back, keep, pins, "the packages of before are back", first=_RESTORE_ETC, locks=locks)
+
+    def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+        return (
+            COMMON
+            + _FITS
+            + READABLE
+            + ASK
+            + _SCRATCH
+            + SIGNED
+            + KEPT
+            + _listed(pins)
+            + "lost=\n"
+            + f"for pin in {_exact(pins)}; do\n"
+            + '  grep -qF " $pin " "$scratch/offers" || [ -n "$(kept "$pin")" ] || lost="$lost $pin"\ndone\n'
+            + f'[ -z "$lost" ] || refuse {NO_WAY_BACK} '
+            + '"cannot be had, neither from the repository${unread:+ ($unread)} nor from what was kept here:$lost"\n'
+            + f'echo "all {len(_packages(pins))} packages can be had"\n'
+        )
+
+    def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
         return (
             COMMON
             + READABLE
             + _keep(keep)
-            + WAIT
             + ASK
             + SIGNED
-            + SCRIPTLETS
-            + LOCKS
-            + _check_kept(back)
-            + 'mkdir -p "$own" || exit 1\n: >"$own/said"\n'
-            + f"wait_for_rpm {LOCK_WAIT_S}\n"
-            + _RESTORE_ETC
-            + "unlike() {\n" + _unlike(back, new, "is not back", "is still there") + "}\n"
-            + "if ! unlike >/dev/null; then\n"
-            + _transaction("--noplugins --disablerepo='*'", new, '"$keep"/*.rpm')
-            + 'cat "$own/said"\nfi\n'
-            + f"set --\nfor name in {names}; do\n" + _DAMAGED + "done\n"
-            + _LAY_DOWN
-            + "".join(_removed(name) for name in new)
-            + "rc=0\n"
-            + 'scriptlets "$own/said" || rc=1\n'
-            + _RESTORE_ETC
-            + f'locked {_names(pins, back)} "$state/locks" | relock {_names(pins, back)} || rc=1\n'
-            + _DAEMONS
-            + "unlike || rc=1\n"
-            + '[ $rc != 0 ] || echo "the packages of before are back"\n'
-            + "exit $rc\n"
-        )  # fmt: skip
+            + KEPT
+            + 'mkdir -p "$own" || exit 1\nset --\n'
+            + "".join(
+                f"file=$(kept {shlex.quote(f'{_bare(pin.name)}={_plain(pin.version)}')})\n"
+                f'if [ -n "$file" ]; then [ "${{file%/*}}" = "$keep" ] || cp "$file" "$keep/" || exit 1; else set -- "$@" {_specs((pin,))}; fi\n'
+                for pin in _packages(pins)
+            )
+            + "if [ $# != 0 ]; then\n"
+            + '  ask_dnf download "$@" -y --refresh --setopt=\'*.module_hotfixes=1\' --arch "$(uname -m)" --arch noarch --destdir="$keep" \\\n'
+            + '    >"$own/said" 2>&1 || { echo "E: cannot be had: $* ($(reason "$own/said"))"; '
+            + f"exit {NO_WAY_BACK}; }}\nfi\n"
+            + _check_kept(pins)
+            + 'echo "gathered and verified"\n'
+        )
 
+    def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
+        streams = "".join(
+            f"to_stream {_module(pin)} {shlex.quote(pin.version)} || exit 1\n" for pin in pins if _is_stream(pin)
+        )
+        locks = f"printf '%s\\n' {_locks(pins)} | relock {_names(pins, now)} || rc=1\n"
+        well = f"one whole stack: {len(_packages(pins))} packages"
+        return _brought(pins, keep, now, well, first=WOULD + _guard(pins, now) + STREAMS + streams, locks=locks)
+
+
+def _brought(
+    back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...], well: str, *, first: str, locks: str
+) -> str:
+    """The text that brings exactly `back` from the folder `keep`, whatever lies there; names that are only in `pins` go."""
+    new = _gone(back, pins)
+    names = " ".join(shlex.quote(pin.name) for pin in _packages(back))
+    return (
+        COMMON
+        + READABLE
+        + _keep(keep)
+        + WAIT
+        + ASK
+        + SIGNED
+        + SCRIPTLETS
+        + LOCKS
+        + _check_kept(back)
+        + 'mkdir -p "$own" || exit 1\n: >"$own/said"\nstate=$keep/state\n'
+        + f"wait_for_rpm {LOCK_WAIT_S}\n"
+        + first
+        + "unlike() {\n" + _unlike(back, new, "is not back", "is still there") + "}\n"
+        + "if ! unlike >/dev/null; then\n"
+        + _transaction(_ALONE, new, '"$keep"/*.rpm')
+        + 'cat "$own/said"\nfi\n'
+        + f"set --\nfor name in {names}; do\n" + _DAMAGED + "done\n"
+        + _LAY_DOWN
+        + "".join(_removed(name) for name in new)
+        + "rc=0\n"
+        + 'scriptlets "$own/said" || rc=1\n'
+        + _RESTORE_ETC
+        + locks
+        + _DAEMONS
+        + "unlike || rc=1\n"
+        + f"[ $rc != 0 ] || echo {shlex.quote(well)}\n"
+        + "exit $rc\n"
+    )  # fmt: skip
+
+
+_ALONE = "--noplugins --disablerepo='*'"
+"""What is kept is enough: no repository is asked, and no plugin that would ask one."""
 
 _RESTORE_ETC = """\
-state=$keep/state
 if [ -d "$state/etc" ]; then
   cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
   for left in "$MUSTER_ROOT"/etc/modprobe.d/*.rpmnew "$MUSTER_ROOT"/etc/modprobe.d/*.rpmsave; do
@@ -238,17 +299,20 @@ private() {
 }
 refuse() { echo "$2"; exit "$1"; }
 unread() { # a repository that could not be read, in words, if there is one
-  awk '/Failed to download metadata/ { sub(/^Error: /, ""); print; exit }
-       /^ +- (Curl|Status) / && curl == "" { sub(/^ +- /, ""); curl = $0 }
-       /^Ignoring repositories/ { print $0 (curl == "" ? "" : " (" curl ")"); exit }' "$1" | cut -c1-260
+  awk '{ sub(/^[0-9T:+-]+ [A-Z]+ /, "") }
+       /^ +- (Curl|Status) / && curl == "" { sub(/^ +- /, ""); curl = " (" $0 ")" }
+       /^Error: Failed to download metadata/ && said == "" { said = substr($0, 8) }
+       END { if (said != "") print said (index(said, substr(curl, 3, 30)) ? "" : curl) }' "$scratch/dnf.log" 2>/dev/null | cut -c1-260
 }
 """
 """Lists, logs, history and locks of a question lie in a scratch folder, so that preflight changes nothing on the node, not even its cache."""
 
 _SPACE = f"""\
-free=$(df -Pk "$MUSTER_ROOT/var/lib/." | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\\([0-9]*\\) .*/\\1/p')
+place=$MUSTER_ROOT/var/lib/muster
+[ -d "$place" ] || place=$MUSTER_ROOT/var/lib
+free=$(df -Pk "$place/." | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\\([0-9]*\\) .*/\\1/p')
 [ -z "$free" ] || [ "$free" -ge "$need" ] ||
-  refuse {CANNOT} "/var has $free KiB free; the packages and the way back need $need KiB to be fetched"
+  refuse {CANNOT} "$place has $free KiB free; the packages and the way back need $need KiB to be fetched"
 """
 """dnf counts what it installs before it begins, but not what it downloads."""
 
@@ -299,24 +363,29 @@ def _transaction(options: str, gone: tuple[str, ...], wanted: str) -> str:
 def _script(gone: tuple[str, ...], wanted: str, place: str) -> str:
     """What leaves and what comes, for `dnf shell`: it makes them one transaction at its end. What is not installed is not asked to leave."""
     return (
-        f': >"{place}/script"\n'
+        f'echo install {wanted} >"{place}/script"\n'
         f"for name in {' '.join(map(shlex.quote, gone))}; do\n"
         f'  ! rpm -q "$name" >/dev/null 2>&1 || echo "remove $name" >>"{place}/script"\n'
-        f'done\necho install {wanted} >>"{place}/script"\n'
+        "done\n"
+    )
+
+
+def _listed(pins: tuple[PackagePin, ...]) -> str:
+    """One question for all versions of all names, answered in `$scratch/offers`; what could not be read is in `$unread`."""
+    names = " ".join(shlex.quote(name) for name in dict.fromkeys(_bare(pin.name) for pin in _packages(pins)))
+    asked = "%{name}=%{epoch}:%{version}-%{release} %{arch} %{downloadsize} %{reponame}"
+    return (
+        f"unread=\nprivate repoquery -q -y --setopt='*.module_hotfixes=1' --available --qf {shlex.quote(asked)} {names} "
+        '>"$scratch/listed" 2>"$scratch/said" || unread=$(reason "$scratch/said")\n'
+        'found=$(unread)\n[ -z "$found" ] || unread=$found\n'
+        'sed \'s/=0:/=/; s/^/ /\' "$scratch/listed" >"$scratch/offers"\n'
     )
 
 
 def _offered(pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
-    """One question for all versions of all names: what of the new driver is not there, what of the old one is lost, and how big they are."""
-    names = " ".join(shlex.quote(_bare(pin.name)) for pin in _packages((*pins, *back)))
-    asked = "%{name}=%{epoch}:%{version}-%{release} %{arch} %{downloadsize} %{reponame}"
+    """What of the new driver is not there, what of the old one is lost, and how much is to be fetched."""
     return (
-        f"private repoquery -q --setopt='*.module_hotfixes=1' --available --qf {shlex.quote(asked)} {names} "
-        '>"$scratch/listed" 2>"$scratch/said" ||\n'
-        f'  refuse {CANNOT} "the repository cannot be read: $(reason "$scratch/said")"\n'
-        'unread=$(unread "$scratch/said")\n'
-        'sed \'s/=0:/=/; s/^/ /\' "$scratch/listed" >"$scratch/offers"\n'
-        "lost=\n"
+        _listed((*pins, *back)) + "lost=\n"
         f"for pin in {_exact(pins)}; do\n"
         '  grep -qF " $pin " "$scratch/offers" || lost="$lost $pin"\ndone\n'
         '[ -z "$lost" ] || {\n'
@@ -337,28 +406,40 @@ def _offered(pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
 def _simulate(pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
     """What dnf would do, by its own log, held against what was planned: nothing else goes, and nothing else that is there moves."""
     gone = _gone(pins, back)
-    goes = "|".join(map(re.escape, gone)) or "-"
-    moves = "|".join(re.escape(_bare(pin.name)) for pin in _packages(pins))
-    listed = "sed -n 's/.*---> Package \\([^ ]*\\)[.][^. ]* [^ ]* will be \\(@WHAT@\\)$/\\1/p' \"$scratch/dnf.log\""
-    leaving = listed.replace("@WHAT@", "erased\\|obsoleted")
-    moving = listed.replace("@WHAT@", "upgraded\\|an upgrade\\|downgraded\\|a downgrade\\|reinstalled")
-    run = (
-        f"private install {_specs(pins)} --assumeno -C $hot"
-        if not gone
-        else 'private shell "$scratch/script" --assumeno -C $hot'
-    )  # fmt: skip
+    ask = 'shell "$scratch/script"' if gone else f"install {_specs(pins)}"
     return (
-        (_script(gone, _specs(pins), "$scratch") if gone else "")
-        + f'{run} >"$scratch/said" 2>&1\nrc=$?\n'
+        WOULD
+        + (_script(gone, _specs(pins), "$scratch") if gone else "")
+        + f'private {ask} --assumeno -C $hot >"$scratch/said" 2>&1\nrc=$?\n'
         + "if grep -qE '^(Error|No match for argument)' \"$scratch/said\" ||\n"
         + "  { [ $rc != 0 ] && ! grep -qx 'Operation aborted.' \"$scratch/said\"; }; then\n"
         + f'  refuse {CANNOT} "the new driver cannot be installed: $(reason "$scratch/said")"\nfi\n'
-        + "grep -qE 'Starting dependency resolution' \"$scratch/dnf.log\" ||\n"
+        + "grep -q 'Starting dependency resolution' \"$scratch/dnf.log\" ||\n"
         + f'  refuse {CANNOT} "what dnf would do cannot be told: it wrote no log"\n'
-        + f"gone=$({leaving} | grep -vxE '{goes}' | sort -u | tr '\\n' ' ')\n"
-        + f'[ -z "$gone" ] || refuse {CANNOT} "the change would remove packages: $gone"\n'
-        + f"gone=$({moving} | grep -vxE '{moves}' | sort -u | tr '\\n' ' ')\n"
-        + f'[ -z "$gone" ] || refuse {CANNOT} "the change would also move packages: $gone"\n'
+        + f'more=$(would "$scratch/dnf.log" {_patterns(pins, gone)})\n'
+        + f'[ -z "$more" ] || refuse {CANNOT} "the change would $more"\n'
+    )
+
+
+def _patterns(pins: tuple[PackagePin, ...], gone: tuple[str, ...]) -> str:
+    """The names that may go, and those that may move, as two arguments."""
+    goes = "|".join(map(re.escape, gone)) or "-"
+    moves = "|".join(re.escape(_bare(pin.name)) for pin in _packages(pins)) or "-"
+    return f"{shlex.quote(goes)} {shlex.quote(moves)}"
+
+
+def _guard(pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+    """Nothing but the stack may go or move by a repair. Where dnf cannot say (what lies there is too broken for it), rpm touches the named
+    packages alone."""
+    gone = _gone(pins, now)
+    wanted = '"$keep"/*.rpm'
+    ask = 'shell "$own/script"' if gone else f"install {wanted}"
+    return (
+        'rm -rf "$own/would" && mkdir -p "$own/would" || exit 1\n'
+        + (_script(gone, wanted, "$own") if gone else "")
+        + f'ask_dnf {ask} --assumeno {_ALONE} --setopt=logdir="$own/would" --setopt=logfilelevel=9 >"$own/said" 2>&1\n'
+        + f'more=$(would "$own/would/dnf.log" {_patterns(pins, gone)})\n'
+        + f'[ -z "$more" ] || {{ echo "E: the repair would $more"; exit {CANNOT}; }}\n'
     )
 
 
@@ -376,7 +457,7 @@ def _hot(pins: tuple[PackagePin, ...]) -> str:
     if not any(map(_is_stream, pins)):
         return "hot=\n"
     return (
-        "hot=$(ask_dnf repoquery -q --setopt='*.module_hotfixes=1' --available "
+        "hot=$(ask_dnf repoquery -q -y --setopt='*.module_hotfixes=1' --available "
         f"--qf '%{{reponame}}' {_specs(pins)} 2>/dev/null | sort -u | sed 's/.*/--setopt=&.module_hotfixes=1/')\n"
     )
 
