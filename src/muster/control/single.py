@@ -17,7 +17,7 @@ async def plan_for(site: Site, name: str, *, driver: str | None) -> Plan:
     )  # fmt: skip
     if seen.trouble is not None:
         raise Refused(f"{name} could not be looked at: {seen.trouble.why}", hint=f"try: muster collect --limit {name}")
-    made, _ = await plan(site, driver=driver, pool=None, seed="", only=name)
+    made, _ = await plan(site, driver=driver, pool=None, seed="", only=(name,))
     return made
 
 

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
+from muster.executor import kernel
 from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
 from muster.executor.scene import Result, Scene, away, waiting
 from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
@@ -78,7 +79,7 @@ async def preflight(scene: Scene) -> Result:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
     names = tuple(pin.name for pin in scene.step.packages)
     text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
-    text += scene.manager.preflight(scene.step.packages, scene.step.back)
+    text += kernel.asked(scene.step) + scene.manager.preflight(scene.step.incoming, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return away(outcome)
@@ -109,8 +110,8 @@ def leased(taken: LeaseAnswer | Unreachable) -> Result:
 
 
 async def fetch(scene: Scene) -> Result:
-    text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
-    work = FetchPackages(scene.step.packages, scene.step.back)
+    text = scene.manager.fetch(scene.step.incoming, scene.step.back, scene.keep)
+    work = FetchPackages(scene.step.incoming, scene.step.back)
     return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
@@ -159,8 +160,8 @@ async def restore_point(scene: Scene) -> Result:
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages, scene.step.back)
-    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    text = kernel.held(scene.step, scene.keep) + scene.manager.install(scene.step.incoming, scene.step.back)
+    work = InstallPackages(scene.step.incoming, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return away(ended)
@@ -190,6 +191,12 @@ async def reload(scene: Scene) -> Result:
         return Result(Event.PASSED, "the module on disk is loaded")
     if ended.exit_status == restart.IN_USE:
         return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    return await _not_reloaded(scene, ended)
+
+
+async def _not_reloaded(scene: Scene, ended: TaskEnd) -> Result:
+    if ended.exit_status == restart.DOWN:
+        return _driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
@@ -236,7 +243,8 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
 async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
-    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    text = settings.give_back(scene.keep, loader=scene.step.kernel is None)
+    ended = await scene.session.task(name, text, work, SETTINGS_S)
     return retried(scene, ended, "giving back what the node was set to")
 
 
@@ -255,6 +263,9 @@ async def validate(scene: Scene) -> Result:
 
 
 async def give_back(scene: Scene) -> Result:
+    settled = await _settled(scene)
+    if settled.event is not Event.PASSED:
+        return settled
     outcome = await uncordon(scene)
     if isinstance(outcome, Unreachable):
         return away(outcome)
@@ -266,6 +277,20 @@ async def give_back(scene: Scene) -> Result:
     if released.number is None:
         return waiting(released.words)
     return Result(Event.PASSED, last_words(outcome.stdout) if scene.session.node.in_slurm else "in service again")
+
+
+async def _settled(scene: Scene) -> Result:
+    """Where the kernel was to move: the boot loader says for good what runs now, and on the way back the packages of the other one are gone.
+
+    Not before the node was validated: until then whatever restarts it brings the old kernel back.
+    """
+    back = scene.run.notes.get("direction") == "back"
+    text = kernel.settled(scene.step, scene.keep, scene.manager, back=back)
+    if not text or scene.run.phase is not Phase.RETURN_REQUIRED:
+        return Result(Event.PASSED, "")
+    work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
+    ended = await scene.session.task("settle", text, work, INSTALL_S)
+    return retried(scene, ended, "settling what the node boots")
 
 
 async def probation(scene: Scene) -> Result:
@@ -474,7 +499,8 @@ async def _restart(scene: Scene) -> Result:
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
     back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
     driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
-    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    ready = readiness.before_restart(driver, back=back, kernel=kernel.of(scene.step, back=back))
+    text = ready + kernel.chosen(scene.step, back=back) + restart.REBOOT
     ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
