@@ -123,7 +123,6 @@ def refused(node: DnfNode, text: str) -> str:
 
 
 def ready(node: DnfNode, wanted: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> None:
-    done(node, DNF.preflight(wanted, back))
     done(node, DNF.fetch(wanted, back, KEEP))
     done(node, DNF.save(back, KEEP))
 
@@ -146,6 +145,7 @@ def test_names_that_leave_and_names_that_come_are_one_transaction_there_and_one_
     done(node, f"dnf -yq install {EXTRA}")
     old = tuple(sorted((*node.pins(OLD), PackagePin(EXTRA, f"3:{OLD}-1.el9"))))
     new = closed(node.pins(NEW))
+    done(node, DNF.preflight(new, old))
     ready(node, new, old)
     before = node.changes()
     done(node, DNF.install(new, old))
@@ -182,6 +182,7 @@ def test_a_module_stream_moves_with_the_packages_that_it_hides_and_comes_back(be
     new = tuple(sorted((*node.pins(NEW), PackagePin(STREAM, "580-open"))))
     assert DNF.installed(facts_of(node))[STREAM] == "570-open"
     assert "580.126.20" not in done(node, "dnf -q repoquery libnvidia-ml")
+    done(node, DNF.preflight(new, old))
     ready(node, new, old)
     assert DNF.installed(facts_of(node))[STREAM] == "570-open"
     done(node, DNF.install(new, old))
