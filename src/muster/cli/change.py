@@ -312,7 +312,8 @@ async def _say_state(site: Site, rollout: Rollout, following: str, *, as_json: b
         say(following)
     if await left_to_carry(site) and carrier_lock(site.store_path).holder() is None:
         is_starting = site.spawn_carrier()
-        while is_starting() and carrier_lock(site.store_path).holder() is None:  # whoever watches next finds somebody at work
+        # Whoever watches next finds somebody at work.
+        while is_starting() and carrier_lock(site.store_path).holder() is None:
             await site.clock.sleep(WATCH_EVERY_S)
     return 0
 

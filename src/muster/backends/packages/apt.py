@@ -76,7 +76,7 @@ class Apt:
     name = "apt"
 
     def serves(self, facts: NodeFacts) -> bool:
-        return bool(facts.members("package"))
+        return facts.text("packages.manager") != "rpm" and bool(facts.members("package"))
 
     def installed(self, facts: NodeFacts) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -95,6 +95,10 @@ class Apt:
             return driver
         revisions = sorted({version.rpartition("-")[2] for version in known.values() if "-" in version})
         return f"{driver}-{revisions[-1]}" if revisions else f"{driver}-1"
+
+    def spelled(self, driver: str, pins: tuple[PackagePin, ...], known: Mapping[str, str]) -> tuple[PackagePin, ...]:
+        """As they are: a set's revisions are data, and packages that keep their names get `version_text`."""
+        return pins
 
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
