@@ -22,7 +22,16 @@ BOOT_LIMIT_S = 120.0
 SHIMS = ("dkms", "lsmod", "mokutil", "modprobe", "nvidia-smi", "python3", "rmmod")
 """Programs that stand in for those that need a kernel or hardware of the node's own; shared with the loopback fleet."""
 
-KNOBS = ("asks-question", "gpu-lost", "postinst-fails", "slow-package", "slow-unpack", "smi-hangs")
+KNOBS = (
+    "asks-question",
+    "gpu-lost",
+    "gpu-wrong",
+    "postinst-fails",
+    "refuses-downgrade",
+    "slow-package",
+    "slow-unpack",
+    "smi-hangs",
+)
 
 
 @dataclass(frozen=True, slots=True)

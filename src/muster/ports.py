@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.model.job import Job
     from muster.model.node import Node
     from muster.model.plan import Plan
+    from muster.model.policy import Holds, Packages
     from muster.model.run import Rollout, RolloutState, Run
     from muster.model.stack import PackagePin
     from muster.model.validation import Validated
@@ -98,6 +99,15 @@ class PackageManager(Protocol):
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         """Go back to `back` from `keep` alone, mending half-configured states; what of `pins` was not there before goes."""
+        ...
+
+
+@runtime_checkable
+class RuledPackages(Protocol):
+    """A `PackageManager` that can heed what a policy says of packages and of what is held."""
+
+    def under(self, rules: Packages, holds: Holds) -> PackageManager:
+        """The manager whose texts keep to `rules`, and that sets `holds` (of the kernel, against automatic upgrades) with each change."""
         ...
 
 
@@ -299,5 +309,6 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "RuledPackages", "Scheduler", "Store", "Transport",
+    "Validator",
 ]  # fmt: skip

@@ -28,6 +28,7 @@ from muster.model.inventory import Listing
 from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
+from muster.ports import RuledPackages
 
 if TYPE_CHECKING:
     from muster.control.lock import CarrierLock
@@ -202,11 +203,15 @@ def capture_readers() -> tuple[CaptureSpec, ...]:
     return readers + tuple(of_source(spec) for spec in fact_specs())
 
 
-def package_managers() -> Mapping[str, PackageManager]:
-    """All package managers, by name."""
-    return {
+def package_managers(policy: Policy | None = None) -> Mapping[str, PackageManager]:
+    """All package managers, by name; under what a policy says of packages and holds, as far as they can heed it."""
+    found = {
         name: cast("PackageManager", each) for name, each in discover("muster.backends.packages", "BACKEND").items()
     }
+    if policy is None:
+        return found
+    rules, holds = policy.packages, policy.holds
+    return {name: each.under(rules, holds) if isinstance(each, RuledPackages) else each for name, each in found.items()}
 
 
 def make_validator(wanted: Validation, floors: Floors) -> Validator:
@@ -291,7 +296,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     transport = _LateTransport(lambda: _reach(policy, remote))
     makers = Makers(
         specs=cache(fact_specs),
-        managers=cache(package_managers),
+        managers=cache(lambda: package_managers(policy)),
         scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
         validator=lambda floors: make_validator(policy.validate, floors),
         program=cache(lambda: program(policy)),

@@ -240,6 +240,26 @@ class Holds:
     developer_driver: Permission = Permission.FORBIDDEN
 
 
+class EditedFiles(StrEnum):
+    """What becomes of a configuration file that was edited by hand where a new package brings another."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """How packages are treated in a change.
+
+    `unsigned`: packages from a repository that nobody signed. `questions`: packages that ask something while they are installed; allowed ones
+    are answered by their own defaults.
+    """
+
+    edited_files: EditedFiles = EditedFiles.KEEP
+    unsigned: Permission = Permission.FORBIDDEN
+    questions: Permission = Permission.ALLOWED
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """The worst open bulletin a target driver may carry; None does not judge by bulletins."""
@@ -285,6 +305,7 @@ class Policy:
     ssh: Ssh = field(default_factory=Ssh)
     rollout: Rollout = field(default_factory=Rollout)
     holds: Holds = field(default_factory=Holds)
+    packages: Packages = field(default_factory=Packages)
     security: Security = field(default_factory=Security)
     validate: Validation = field(default_factory=Validation)
     knowledge: str | None = None

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping
 
 from muster.model.fact import NodeFacts
+from muster.model.policy import EditedFiles, Holds, Packages, Permission
 from muster.model.stack import BROKEN_STATES, PackagePin
 from muster.ports import PackageManager
 
@@ -22,7 +23,7 @@ export PATH
 """
 
 _OPTIONS = (
-    f"-o DPkg::Lock::Timeout={LOCK_WAIT_S} -o Dpkg::Options::=--force-confold -o Dpkg::Options::=--force-confdef "
+    f"-o DPkg::Lock::Timeout={LOCK_WAIT_S} "
     "-o APT::Install-Recommends=false -o APT::Get::Assume-Yes=true -o Dpkg::Use-Pty=0"
 )
 
@@ -70,10 +71,40 @@ select_states() {{ # standard input: package and state
 """dpkg itself does not wait for its lock, as apt does."""
 
 
+_EDITED = {
+    EditedFiles.KEEP: "-o Dpkg::Options::=--force-confold -o Dpkg::Options::=--force-confdef",
+    EditedFiles.REPLACE: "-o Dpkg::Options::=--force-confnew",
+}
+
+_UNSIGNED = " ".join(
+    f"-o {option}=@ANSWER@"
+    for option in (
+        "APT::Get::AllowUnauthenticated",
+        "Acquire::AllowInsecureRepositories",
+        "Acquire::AllowWeakRepositories",
+        "Acquire::AllowDowngradeToInsecureRepositories",
+    )
+)
+"""Said in each call: what the node's own apt is set to does not count."""
+
+
 class Apt:
-    """`ports.PackageManager` for Debian and Ubuntu."""
+    """`ports.PackageManager` for Debian and Ubuntu; `ports.PackageRepairs` and `ports.RuledPackages` too."""
 
     name = "apt"
+
+    def __init__(self, rules: Packages | None = None, holds: Holds | None = None) -> None:
+        self._rules = rules or Packages()
+        self._kept_from = _kept_from(holds) if holds is not None else ""
+
+    def under(self, rules: Packages, holds: Holds) -> PackageManager:
+        return Apt(rules, holds)
+
+    @property
+    def _begin(self) -> str:
+        """What each text begins with."""
+        answer = "true" if self._rules.unsigned is Permission.ALLOWED else "false"
+        return f"{_ENVIRONMENT}rules='{_EDITED[self._rules.edited_files]} {_UNSIGNED.replace('@ANSWER@', answer)}'\n"
 
     def serves(self, facts: NodeFacts) -> bool:
         return bool(facts.members("package"))
@@ -98,7 +129,7 @@ class Apt:
 
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _PRIVATE_LISTS
             + _simulate("the new driver", pins, back)
             # Asked for all at once; one by one only to name those that are gone.
@@ -112,7 +143,7 @@ class Apt:
 
     def fetch(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...], keep: str) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _keep(keep)
             + _OWN
             + _OLD_RESTORE_POINTS
@@ -124,12 +155,12 @@ class Apt:
             + "".join(_download_or_repack(pin) for pin in back)
             + "fi\n"
             + _check_debs(back)
-            + 'echo "fetched and verified"\n'
+            + _asking(pins, forbidden=self._rules.questions is Permission.FORBIDDEN)
         )
 
     def save(self, back: tuple[PackagePin, ...], keep: str) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _keep(keep)
             + "state=$keep/state.new\nmkdir -p \"$state\" || exit 1\n"
             + "dpkg-query -W -f '${binary:Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\n' "
@@ -138,6 +169,7 @@ class Apt:
             + '  [ -d "$MUSTER_ROOT/$d" ] && { mkdir -p "$state/$d" && cp -a "$MUSTER_ROOT/$d/." "$state/$d/" || exit 1; }\n'
             + "done\n"
             + 'cat "$MUSTER_ROOT/proc/sys/kernel/random/boot_id" >"$state/boot_id" || exit 1\n'
+            + f'[ ! -e "$MUSTER_ROOT/{EXCLUSION}" ] || : >"$state/excluded"\n'
             + 'rm -rf "$keep/state" && mv "$state" "$keep/state" && sync || exit 1\n'
             + _check_debs(back)
             + 'echo "restore point written and checked"\n'
@@ -145,7 +177,7 @@ class Apt:
 
     def install(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _POLICY_RC_D
             + _PATIENT
             + _unhold((*pins, *(pin for pin in back if pin.name in _gone(pins, back))))
@@ -154,15 +186,16 @@ class Apt:
             + "rc=$?\n"
             + _hold(pins)
             + "[ $? = 0 ] || [ $rc != 0 ] || rc=1\n"
+            + self._kept_from
             + "exit $rc\n"
         )
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
-        return _brought(back, keep, pins, "the packages of before are back")
+        return self._begin + _brought(back, keep, pins, "the packages of before are back")
 
     def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _SCRATCH_LISTS
             + "err=$(private -q update 2>&1 >/dev/null) || unread=$(printf '%s\\n' \"$err\" | sed -n 's/^E: //p' | head -n 1)\n"
             + _KEPT
@@ -176,7 +209,7 @@ class Apt:
 
     def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
         return (
-            _ENVIRONMENT
+            self._begin
             + _keep(keep)
             + _OWN
             + 'mkdir -p "$own/lists/partial" "$own/archives/partial" && cd "$keep" || exit 1\n'
@@ -189,7 +222,9 @@ class Apt:
         )
 
     def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
-        return _brought(pins, keep, now, f"one whole stack: {len(pins)} packages", guard=_guard(pins, now), hold=True)
+        return self._begin + _brought(
+            pins, keep, now, f"one whole stack: {len(pins)} packages", guard=_guard(pins, now), hold=True
+        )
 
 
 def _brought(
@@ -200,12 +235,12 @@ def _brought(
     *,
     guard: str = "",
     hold: bool = False,
+    then: str = "",
 ) -> str:
     """The text that brings exactly `back` from the folder `keep`, whatever lies there; names that are only in `pins` go."""
     new = _gone(back, pins)
     return (
-        _ENVIRONMENT
-        + _keep(keep)
+        _keep(keep)
         + _POLICY_RC_D
         + _PATIENT
         + _OWN
@@ -229,6 +264,7 @@ def _brought(
         + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
         + 'done <"$state/packages" | select_states || rc=1\n'
         + (f"{_hold(back).rstrip()} || rc=1\n" if hold else "")
+        + (then or _AS_HELD_BEFORE)
         + "audit=$(dpkg --audit) || rc=1\n"
         + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
         + "".join(_is_back(pin) for pin in back)
@@ -280,7 +316,7 @@ def _gathered(pin: PackagePin) -> str:
 _OWN = """\
 own=$MUSTER_ROOT/var/lib/muster/node/apt
 own() {
-  apt-get -o "Dir::State::lists=$own/lists" -o "Dir::Cache::archives=$own/archives" -o Dir::Cache::pkgcache= \\
+  apt-get $rules -o "Dir::State::lists=$own/lists" -o "Dir::Cache::archives=$own/archives" -o Dir::Cache::pkgcache= \\
     -o Dir::Cache::srcpkgcache= -o APT::Keep-Downloaded-Packages=true "$@"
 }
 """
@@ -301,11 +337,55 @@ _ANY_WAY = "--allow-downgrades --allow-change-held-packages"
 _AS_ROOT = "-o APT::Sandbox::User=root"
 """The folder of the way back is root's alone; apt would fetch as root all the same, and complain."""
 
+EXCLUSION = "etc/apt/apt.conf.d/52muster-driver"
+"""What keeps unattended-upgrades from the driver and the kernel. dpkg's holds do so too, but a package that is new to the set has none yet."""
+
+_KERNEL = """\
+kernel_packages() { # with this state
+  dpkg-query -W -f '${db:Status-Status} ${db:Status-Want} ${Package}\\n' 'linux-image*' 'linux-headers*' 'linux-modules*' 2>/dev/null |
+    sed -n "s/^installed $1 //p"
+}
+"""
+
+
+def _kept_from(holds: Holds) -> str:
+    """The lines that keep others from the driver and the kernel between rollouts, as the policy says. They leave `rc` 1 where that failed."""
+    said = ""
+    if holds.kernel:
+        said += _KERNEL + "names=$(kernel_packages install)\n"
+        said += "[ -z \"$names\" ] || printf '%s hold\\n' $names | select_states || rc=1\n"
+    if holds.automatic_upgrades is Permission.FORBIDDEN:
+        patterns = (
+            "nvidia",
+            "libnvidia",
+            "libcuda",
+            "cuda-drivers",
+            *(("linux-image", "linux-headers", "linux-modules") if holds.kernel else ()),
+        )
+        listed = " ".join(f'"{pattern}";' for pattern in patterns)
+        said += (
+            f'file=$MUSTER_ROOT/{EXCLUSION}\nmkdir -p "${{file%/*}}" && cat >"$file.new" <<\'END\' && mv "$file.new" "$file" || rc=1\n'
+            f"// of muster: the driver and the kernel change in rollouts alone\nUnattended-Upgrade::Package-Blacklist {{ {listed} }};\nEND\n"
+        )
+    return said
+
+
+_AS_HELD_BEFORE = (
+    _KERNEL
+    + f"""\
+[ -e "$state/excluded" ] || rm -f "$MUSTER_ROOT/{EXCLUSION}"
+for name in $(kernel_packages hold); do
+  ! grep -q "^$name\t[^\t]*\tinstall\t" "$state/packages" || printf '%s install\\n' "$name"
+done | select_states || rc=1
+"""
+)
+"""The way back lifts the holds that the change set."""
+
 _FORCED_REMOVAL = "--force-depends --force-remove-reinstreq --force-hold"
 
 _RESTORE_ETC = """\
 [ -d "$state/etc" ] && cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
-for left in "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-dist "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-new; do
+for left in "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-dist "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-new "$MUSTER_ROOT"/etc/modprobe.d/*.dpkg-old; do
   [ ! -e "$left" ] || [ -e "$state/etc/modprobe.d/${left##*/}" ] || rm -f "$left"
 done
 """
@@ -316,7 +396,8 @@ scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
 private() {
-  apt-get -o "Dir::State::lists=$scratch/lists" -o "Dir::Cache=$scratch" -o "Dir::Cache::archives=$scratch/archives" -o Debug::NoLocking=1 "$@"
+  apt-get $rules -o "Dir::State::lists=$scratch/lists" -o "Dir::Cache=$scratch" \\
+    -o "Dir::Cache::archives=$scratch/archives" -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@"
 }
 """
 """Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
@@ -325,7 +406,9 @@ _PRIVATE_LISTS = (
     _SCRATCH_LISTS
     + """\
 refuse() { # status, what, apt's words
-  echo "$2: $(printf '%s\\n' "$3" | sed -n 's/^[EW]: //p' | head -n 1)"
+  # What stopped it before what it grumbled about on the way.
+  said=$(printf '%s\\n' "$3" | sed -n 's/^E: //p' | head -n 1)
+  echo "$2: ${said:-$(printf '%s\\n' "$3" | sed -n 's/^W: //p' | head -n 1)}"
   exit "$1"
 }
 err=$(private -q update 2>&1 >/dev/null) || refuse 3 "the repository cannot be read" "$err"
@@ -429,6 +512,23 @@ def _damaged(pin: PackagePin) -> str:
 
 def _keep(keep: str) -> str:
     return f'keep=$MUSTER_ROOT{shlex.quote(keep)}\nmkdir -p "$keep" && chmod 700 "$keep" || exit 1\n'
+
+
+def _asking(pins: tuple[PackagePin, ...], *, forbidden: bool) -> str:
+    """Which of the fetched packages ask something while they are installed, by their own control data; the last words of the fetch."""
+    end = 'echo "fetched and verified${asks:+; questions are answered by their own defaults:$asks}"\n'
+    if forbidden:
+        end = (
+            '[ -z "$asks" ] || { echo "E: packages ask questions, which the policy forbids (packages.questions):$asks"; exit 5; }\n'
+            "echo 'fetched and verified'\n"
+        )
+    return (
+        f"asks=\nfor pin in {_quoted(pins)}; do\n"
+        '  for file in "$own/archives/${pin%%=*}"_*.deb; do\n'
+        '    [ "$(dpkg-deb -f "$file" Version 2>/dev/null)" = "${pin#*=}" ] || continue\n'
+        '    ! dpkg-deb --ctrl-tarfile "$file" | tar -tf - ./config >/dev/null 2>&1 || asks="$asks ${pin%%=*}"\n'
+        "  done\ndone\n" + end
+    )
 
 
 def _check_debs(back: tuple[PackagePin, ...]) -> str:
