@@ -243,7 +243,8 @@ _PERSISTENCED_POSTINST = """\
 set -e
 [ "$1" = configure ] || exit 0
 # The knob may name the one version that asks.
-if [ -e /loopback/knobs/asks-question ] && { [ ! -s /loopback/knobs/asks-question ] || grep -qx '@VERSION@' /loopback/knobs/asks-question; }; then
+knob=/loopback/knobs/asks-question
+if [ -e $knob ] && { [ ! -s $knob ] || grep -qx '@VERSION@' $knob; }; then
     printf 'Keep the GPUs initialised? [y/n] '
     read -r answer || { echo "nvidia-persistenced: no answer to a question" >&2; exit 1; }
 fi

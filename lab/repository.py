@@ -52,6 +52,7 @@ def sign(folder: Path) -> None:
             env=env,
         )
     run(["gpg", "--batch", "--yes", "--export", "-o", str(folder / "lab.gpg"), KEY_ID], env=env)
+    run(["gpg", "--batch", "--yes", "--armor", "--export", "-o", str(folder / "lab.asc"), KEY_ID], env=env)
     run(["gpg", "--batch", "--yes", "--clearsign", "-o", str(folder / "InRelease"), str(folder / "Release")], env=env)
     run(["gpgconf", "--kill", "gpg-agent"], env=env)
 

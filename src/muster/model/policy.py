@@ -248,6 +248,15 @@ class EditedFiles(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Repository:
+    """Where a bare node gets its driver from: one line of an apt source without options, and the file with its signing key (ASCII-armoured, as
+    seen from the policy's folder; None: a key that the node trusts already)."""
+
+    source: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Packages:
     """How packages are treated in a change.
 
@@ -258,6 +267,7 @@ class Packages:
     edited_files: EditedFiles = EditedFiles.KEEP
     unsigned: Permission = Permission.FORBIDDEN
     questions: Permission = Permission.ALLOWED
+    repository: Repository | None = None
 
 
 @dataclass(frozen=True, slots=True)

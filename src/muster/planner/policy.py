@@ -42,6 +42,7 @@ from muster.model.policy import (
     Packages,
     Policy,
     Pool,
+    Repository,
     Rollout,
     SecretFrom,
     Security,
@@ -355,13 +356,26 @@ def _holds(reader: Reader, node: Node) -> Holds:
 
 
 def _packages(reader: Reader, node: Node) -> Packages:
-    fields = reader.fields(node, "packages", ("edited_files", "unsigned", "questions"))
-    default = Packages()
+    fields = reader.fields(node, "packages", ("edited_files", "unsigned", "questions", "repository"))
+    default, repository = Packages(), fields.node_of("repository")
     return Packages(
         edited_files=fields.choice("edited_files", {each.value: each for each in EditedFiles}, default.edited_files),
         unsigned=fields.choice("unsigned", PERMISSIONS, default.unsigned),
         questions=fields.choice("questions", PERMISSIONS, default.questions),
+        repository=None if repository is None else _repository(reader, repository),
     )
+
+
+def _repository(reader: Reader, node: Node) -> Repository | None:
+    fields = reader.fields(node, "packages: repository", ("source", "key"), required=("source",))
+    source = fields.value("source", _source_line, "", "as in sources.list: deb https://repository.example/debian12 ./")
+    return Repository(source, fields.text("key", hint="the file of the signing key, as seen from this file") or None)
+
+
+def _source_line(text: str) -> str:
+    if not re.fullmatch(r"deb (?:https?|copy|file):/[!-~]{1,300}(?: [A-Za-z0-9./_-]{1,80}){1,8}", text, re.ASCII):
+        raise ValueError(f"{text!r} is no line of an apt source without options")
+    return text
 
 
 def _security(reader: Reader, node: Node) -> Security:
