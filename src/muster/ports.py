@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from muster.model.approval import Approval
     from muster.model.audit import Entry, Record
-    from muster.model.command import Command, Outcome
+    from muster.model.command import Command, JobWork, Outcome, Unreachable
     from muster.model.fact import Fact, NodeFacts
-    from muster.model.job import Job
+    from muster.model.job import Gang, Job
     from muster.model.node import Node
     from muster.model.plan import Plan
     from muster.model.policy import Holds, Packages
@@ -167,13 +167,40 @@ class PackageRepairs(Protocol):
 
 
 class Scheduler(Protocol):
-    """Jobs and cordons. Our cordon carries our lease; somebody else's is never lifted."""
+    """Jobs and cordons. Our cordon carries the id of its rollout, which is the holder of our lease; somebody else's is never lifted.
+
+    Every method may be called again at any time. None raises for what a node, the network or the scheduler does: a scheduler that does not
+    answer is `Unreachable`.
+    """
 
     name: str
 
-    async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome: ...
-    async def cordon(self, node: Node, reason: str) -> Outcome: ...
-    async def uncordon(self, node: Node, reason: str) -> Outcome: ...
+    async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome:
+        """The jobs that hold `node` now. An answer that is no list of jobs is handed on: unknown is not idle."""
+        ...
+
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
+        """Let no new job begin there. Exit status 0: the cordon is there, and ours. Another: it is somebody else's, which stays as it is.
+
+        The cordon of the rollout `over` is taken over.
+        """
+        ...
+
+    async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
+        """Whether our cordon still stands. Exit status 0: it does. Another: somebody lifted it, or took the node over; the words say who."""
+        ...
+
+    async def uncordon(self, node: Node, rollout_id: str) -> Outcome:
+        """Lift our cordon, and no other. Exit status 0: ours is gone; the words say so when the node stays away for somebody else's sake."""
+        ...
+
+    async def gang(self, node: Node, job: Job, rollout_id: str) -> Gang | Unreachable:
+        """How far the nodes of a running job are cordoned, and whether `node` is the one of this rollout's that speaks for the job."""
+        ...
+
+    async def tell(self, work: JobWork) -> Outcome:
+        """Have the scheduler do something to a job. Exit status 0: it took it."""
+        ...
 
 
 class Validator(Protocol):

@@ -46,7 +46,12 @@ def classes(dataclass: Callable[..., Any]) -> dict[str, Any]:
     class Empty:
         pass
 
-    return {"Point": Point, "Odd": Odd, "Open": Open, "Empty": Empty}
+    @dataclass(slots=True)
+    class Draft:
+        a: int
+        names: dict[str, int] = field(default_factory=dict)
+
+    return {"Point": Point, "Odd": Odd, "Open": Open, "Empty": Empty, "Draft": Draft}
 
 
 @dataclasses.dataclass
@@ -90,6 +95,19 @@ def test_it_is_equal_hashed_and_matched_alike() -> None:
     assert hash(PAIRS["Odd"].late("x", 3)) == hash(PAIRS["Odd"].late("x", 4))
 
 
+def test_one_that_is_not_frozen_can_be_changed_and_is_no_key() -> None:
+    def changed(cls: Any) -> object:
+        one = cls(1)
+        one.names["x"] = 1
+        one.a = 5
+        return repr(one), one == cls(5, {"x": 1}), one == cls(5), cls(3).names
+
+    same(PAIRS["Draft"], changed)
+    same(PAIRS["Draft"], lambda cls: hash(cls(1)))
+    same(PAIRS["Draft"], lambda cls: setattr(cls(1), "other", 1))
+    assert not PAIRS["Draft"].late.__dataclass_params__.frozen
+
+
 def test_nothing_of_it_can_be_changed() -> None:
     for name in ("Point", "Open"):
         for change in (
@@ -117,6 +135,15 @@ def test_the_tools_for_dataclasses_take_it() -> None:
 @late(frozen=True, slots=True)
 class Kept:
     a: int
+
+
+def test_an_object_of_a_class_below_is_filled_too() -> None:
+    class Below(Kept):
+        pass
+
+    assert (Below(3).a, type(Below(3)), type(Kept(3))) == (3, Below, Kept)
+    with pytest.raises(FrozenInstanceError):
+        Kept(3).a = 4  # type: ignore[misc]
 
 
 def test_what_it_cannot_do_the_standard_library_does() -> None:

@@ -17,6 +17,8 @@ ODD = {
     "`ssh`": f"{HEAD}{POOL}ssh: {{0000000000: x}}\n",
     "A pool": f"{HEAD}pools: {{all: {{match: {{gpu: '*'}}, 0000000000: x}}}}\n",
     "`driver`": f"{HEAD}pools: {{all: {{match: {{gpu: '*'}}, driver: {{branch: R580, 0000000000: x}}}}}}\n",
+    "`kernel`": f"{HEAD}pools: {{all: {{match: {{gpu: '*'}}, driver: {{branch: R580}},"
+    " kernel: {want: 6.1.0-18, package: 6.1, 0000000000: x}}}\n",
     "`drain`": f"{HEAD}pools: {{all: {{match: {{gpu: '*'}}, drain: {{policy: wait, 0000000000: x}}}}}}\n",
     "`max_unavailable`": f"{HEAD}pools: {{all: {{match: {{gpu: '*'}}, max_unavailable: {{0000000000: x}}}}}}\n",
     "`rollout`": f"{HEAD}{POOL}rollout: {{0000000000: x}}\n",

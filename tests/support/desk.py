@@ -53,7 +53,7 @@ class Desk:
             "XDG_STATE_HOME": str(store.parent / "state"),
         }
 
-    def muster(self, *words: str, **environment: str) -> Said:
+    def muster(self, *words: str, limit_s: float = LIMIT_S, **environment: str) -> Said:
         """Run `muster WORDS` to its end."""
         done = subprocess.run(
             [sys.executable, "-m", "muster", *words],
@@ -61,7 +61,7 @@ class Desk:
             env=self.environment | environment,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
             stdin=subprocess.DEVNULL,
         )

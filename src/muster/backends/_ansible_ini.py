@@ -44,9 +44,11 @@ def read(tree: Tree, text: str, file: str) -> None:
             continue
         if len(line) > MOST_LINE:
             tree.fault(file, place.line, f"is longer than {MOST_LINE} characters")
+        elif line[0] != "[":
+            _line(tree, place, line, mentioned)
         elif (matched := _SECTION.match(line)) is not None:
             _section(tree, place, matched[1], matched[2] or "hosts", declared, mentioned)
-        elif line[0] == "[" and (line[-1] == "]" or not _HOST_BRACKET.match(line)):
+        elif line[-1] == "]" or not _HOST_BRACKET.match(line):
             tree.fault(
                 file, place.line, f"{_short(line)} is not a section (as [group], [group:vars] or [group:children])"
             )
@@ -72,9 +74,10 @@ def _section(
 
 
 def _line(tree: Tree, place: _Place, line: str, mentioned: dict[str, tuple[int, str]]) -> None:
+    if place.kind == "hosts":
+        _host(tree, place, line)
+        return
     match place.kind:
-        case "hosts":
-            _host(tree, place, line)
         case "vars":
             key, equals, value = line.partition("=")
             if not equals:

@@ -9,6 +9,7 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final, TypeAlias
 
 from muster.model.errors import DocumentFaults
@@ -292,14 +293,15 @@ def listing(tree: Tree, name: str, beside: Beside = NOTHING_BESIDE) -> Listing:
             lines.append(f"{name}: {len(found) - MOST_FAULTS} more faults not shown")
         hint = "`ansible-inventory -i FILE --list` shows how Ansible reads it"
         raise DocumentFaults("\n".join(lines), faults=tuple(lines), hint=hint)
-    return Listing(name, tuple(sorted(nodes, key=lambda node: node.name)), tuple(tree.warnings))
+    return Listing(name, tuple(sorted(nodes, key=attrgetter("name"))), tuple(tree.warnings))
 
 
 def _node(tree: Tree, host: Host, groups: tuple[str, ...], variables: Mapping[str, Value]) -> Node:
-    labels = {key: value for key, value in variables.items() if isinstance(value, str) and _is_label(key, value)}
+    keys, is_plain = _labels_among(tuple(variables))
+    labels = {key: value for key in keys if isinstance(value := variables[key], str) and _is_short(value)}
     for group in groups:
         labels[f"group.{group}"] = "true"
-    if not any(key.startswith("ansible_") for key in variables):
+    if is_plain:
         return Node(host.name, host.name, None, None, labels, host.line)
     file, _, line = host.line.rpartition(":")
 
@@ -343,11 +345,12 @@ def _node(tree: Tree, host: Host, groups: tuple[str, ...], variables: Mapping[st
     )
 
 
-def _is_label(key: str, value: str) -> bool:
-    """Whether a variable is worth a label: short, on one line, and not named like a secret."""
-    return len(value) <= MOST_LABEL and "\n" not in value and _may_be_label(key)
+def _is_short(value: str) -> bool:
+    return len(value) <= MOST_LABEL and "\n" not in value
 
 
 @lru_cache(maxsize=4096)
-def _may_be_label(key: str) -> bool:
-    return not key.startswith("ansible_") and not _SECRET.search(key)
+def _labels_among(keys: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Which of these variables may be labels, not being named like a secret; and whether none of them says how to reach the host."""
+    theirs = tuple(key for key in keys if not key.startswith("ansible_"))
+    return tuple(key for key in theirs if not _SECRET.search(key)), len(theirs) == len(keys)

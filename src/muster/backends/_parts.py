@@ -160,10 +160,20 @@ class Listing:
 class Facts(ByKind):
     """A node's facts by path, read when asked for. Equal to any mapping with the same facts."""
 
-    __slots__ = ("_broken", "_lasting", "_listing", "_observed", "_own", "_passing", "_passing_own", "_resolved")
+    __slots__ = (
+        "_broken",
+        "_lasting",
+        "_listing",
+        "_observed",
+        "_own",
+        "_passing",
+        "_passing_own",
+        "_resolved",
+        "alike",
+    )
 
     def __init__(self, listing: Listing, lasting: str, passing: str, observed: datetime, broken: Broken) -> None:
-        self._listing = listing
+        self._listing = self.alike = listing
         self._lasting = lasting
         self._passing = passing
         self._observed = observed
@@ -172,18 +182,33 @@ class Facts(ByKind):
         self._passing_own: list[Any] | None = None
         self._resolved: dict[tuple[bool, int], Mapping[str, Raw]] = {}
 
-    def _row(self, mode: int) -> list[Any]:
-        """What the row has for parts of this mode, in their order."""
+    def _row(self, part: Part, place: int) -> Any:
+        """What the row has for a part: of the texts of all parts that one alone is decoded."""
+        passing = part.mode >= PASSING
+        rows = self._passing_own if passing else self._own
         try:
-            if mode in (KEYED, OWN):
-                if self._own is None:
-                    self._own = rows_of(self._lasting, self._listing.lasting)
-                return self._own
-            if self._passing_own is None:
-                self._passing_own = rows_of(self._passing, self._listing.passing)
-        except (ValueError, TypeError) as error:
+            if rows is None:
+                rows = self._split(passing=passing)
+            row = rows[place]
+            if row.__class__ is str:
+                row, end = _decode(row)
+                if end != len(rows[place]) or row.__class__ is str:
+                    raise ValueError("it does not hold one part a line")
+                rows[place] = row
+        except (ValueError, TypeError, LookupError) as error:
             raise self._broken("the values of a look", error) from error
-        return self._passing_own
+        return row
+
+    def _split(self, *, passing: bool) -> list[Any]:
+        text, count = (self._passing, self._listing.passing) if passing else (self._lasting, self._listing.lasting)
+        rows: list[Any] = text.split(_LINE) if text else []
+        if len(rows) != count:
+            raise ValueError(f"it does not hold {count} parts")
+        if passing:
+            self._passing_own = rows
+        else:
+            self._own = rows
+        return rows
 
     def _values(self, part: Part, place: int) -> Mapping[str, Raw]:
         if part.mode == SHARED:
@@ -191,8 +216,9 @@ class Facts(ByKind):
         at = (part.mode >= PASSING, place)  # not the part's number: a look may show one part twice, with different rows
         known = self._resolved.get(at)
         if known is None:
+            row = self._row(part, place)
             try:
-                known = part.values(self._row(part.mode)[place])
+                known = part.values(row)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 raise self._broken("the values of a look", error) from error
             self._resolved[at] = known
@@ -241,11 +267,33 @@ class Facts(ByKind):
         part, at, place = self._listing.kinds[""][which]
         if part.mode == SHARED:
             return part, at, part.content[path]
-        row = self._row(part.mode)
+        row = self._row(part, place)
         try:
-            return part, at, row[place][position]
+            return part, at, row[position]
         except (TypeError, LookupError) as error:
             raise self._broken("the values of a look", error) from error
+
+    def told_at(self, path: str) -> tuple[FactValue, datetime] | None:
+        where = self._listing.plain.get(path)
+        if where is None:
+            return super().told_at(path)
+        part, at, raw = self._plain_raw(path, *where)
+        seen = self._observed if at is None else _codec.time_of(at)
+        return (raw if raw.__class__ is int else self._fact(part, path, raw, None).value), seen
+
+    def marks(self, kind: str, rest: str) -> Sequence[str]:
+        parts = self._listing.kinds.get(kind, ())
+        if len(parts) != 1 or parts[0][0].mode != KEYED:
+            return super().marks(kind, rest)
+        part, _, place = parts[0]
+        row = self._row(part, place)
+        try:
+            keys, values = row
+            if part.in_rows(rest):
+                return [*keys, *[value for value in values if value.__class__ is str]]
+        except (ValueError, TypeError) as error:
+            raise self._broken("the values of a look", error) from error
+        return super().marks(kind, rest)
 
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, str):
@@ -284,10 +332,6 @@ class Facts(ByKind):
         numbers = self._listing.numbers(kind)
         return (numbers, self._lasting, self._passing) if self._listing.is_own(kind) else numbers
 
-    @property
-    def alike(self) -> Hashable:
-        return self._listing
-
     def is_own(self, path: str) -> bool:
         kind = kind_of(path)
         return self._listing.is_own(kind) if kind else path in self._listing.own_paths
@@ -300,7 +344,7 @@ class Facts(ByKind):
         if not all(part.mode == KEYED for part, _, _ in parts):
             return super().keys_of(kind)
         try:
-            return tuple(sorted({key for _, _, place in parts for key in self._row(KEYED)[place][0]}))
+            return tuple(sorted({key for part, _, place in parts for key in self._row(part, place)[0]}))
         except (TypeError, LookupError) as error:
             raise self._broken("the values of a look", error) from error
 
@@ -310,7 +354,7 @@ class Facts(ByKind):
             if part.mode != KEYED:
                 return super().column(kind, rest)
             members = part.content[0]
-            keys, values = self._row(KEYED)[place]
+            keys, values = self._row(part, place)
             own = part.in_rows(rest)
             raw: dict[str, Raw] = {keys[member]: values[at] for member, at in own}
             if not own:

@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
+from operator import attrgetter
 
 from muster.model.frozen import dataclass
 from muster.model.inventory import Conflict, Inventory, Listing, Said
@@ -120,7 +121,7 @@ def merged(listings: Sequence[Listing]) -> Inventory:
 
 def _alone(listing: Listing) -> Inventory:
     """What one source says: within it two names are two nodes, so nothing is to be put together."""
-    nodes = tuple(sorted(listing.nodes, key=lambda node: node.name))
+    nodes = tuple(sorted(listing.nodes, key=attrgetter("name")))
     return Inventory(
         nodes=nodes,
         names={node.name: (Said(node.source, node.name),) for node in nodes},
@@ -181,10 +182,12 @@ def _conflicts(said: Sequence[Node]) -> Iterable[Conflict]:
 
 def _shared(nodes: Sequence[Node]) -> Iterable[str]:
     """Nodes that are kept apart and yet reached at one address and port: a change of one is a change of the other."""
+    reached = [((node.address.lower(), node.port), node) for node in nodes]
     places: dict[tuple[str, int | None], list[str]] = {}
-    for node in nodes:
-        if node.via is Via.SSH:
-            places.setdefault((node.address.lower(), node.port), []).append(node.name)
+    if len({place for place, _ in reached}) < len(reached):
+        for place, node in reached:
+            if node.via is Via.SSH:
+                places.setdefault(place, []).append(node.name)
     for (address, _), names in places.items():
         if len(names) > 1:
             shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

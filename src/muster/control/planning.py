@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from functools import partial
 
 from muster.control.site import Site
 from muster.control.solving import check_pins, class_of, known_driver, solve_for, with_wish
@@ -14,7 +15,7 @@ from muster.model.finding import Finding, Severity
 from muster.model.memo import Remembered
 from muster.model.plan import Plan
 from muster.model.policy import Permission, Policy
-from muster.planner.pools import Placing, pool_of
+from muster.planner.pools import Placing
 from muster.planner.propose import PlanInput, propose
 from muster.solver.carried import carried
 from muster.solver.problem import Answer, NodeClass, NoSolution
@@ -80,28 +81,27 @@ async def subjects(
     found: list[Subject] = []
     had = await site.store.most_gpus(site.clock.now() - GPUS_REMEMBERED)
     alike = Remembered[str, NodeClass | str](lambda facts, _: class_of(site, facts))
+    holds = site.policy.holds
+    wants = partial(
+        Subject, holds=holds.driver, hold_kernel=holds.kernel, upgrades_forbidden=holds.automatic_upgrades is Permission.FORBIDDEN,
+        developer_forbidden=holds.developer_driver is Permission.FORBIDDEN,
+    )  # fmt: skip
     for node in site.nodes:
-        pool = pool_of(placings[node.name], site.policy)
-        seen = facts.get(node.name)
-        kind = class_of(site, None) if seen is None else alike(seen, "")
+        pool, seen = placings[node.name].pool, facts.get(node.name)
         target, problem = None, ""
-        if pool is not None and pool.driver is not None and not isinstance(kind, str):
+        if pool is not None and pool.driver is not None and seen is not None:
+            kind = alike(seen, "")
             same = (id(kind), pool.name)  # alike nodes share their class, whose hash reads all its packages
-            if same not in quick:
+            if same in quick:
+                target, problem = quick[same][1]
+            elif not isinstance(kind, str):
                 key = (kind, pool.name)
                 if key not in answers:
                     answers[key] = _target(solve_for(site, kind, pool))
                 quick[same] = (kind, answers[key])
-            target, problem = quick[same][1]
+                target, problem = answers[key]
         name = pool.name if pool is not None else ""
-        found.append(
-            Subject(
-                node.name, name, facts.get(node.name), target, site.policy.holds.driver, problem,
-                hold_kernel=site.policy.holds.kernel,
-                upgrades_forbidden=site.policy.holds.automatic_upgrades is Permission.FORBIDDEN,
-                developer_forbidden=site.policy.holds.developer_driver is Permission.FORBIDDEN, most_gpus=had.get(node.name),
-            )
-        )  # fmt: skip
+        found.append(wants(node.name, name, seen, target, problem=problem, most_gpus=had.get(node.name)))
     return tuple(found)
 
 

@@ -18,7 +18,7 @@ from muster.model.frozen import dataclass
 from muster.model.memo import Remembered
 from muster.model.nearest import nearest
 from muster.model.node import Node
-from muster.planner.pools import Placing, placed, pool_of
+from muster.planner.pools import Placing, placed
 
 UNKNOWN = "unknown"
 NO_POOL = "-"
@@ -96,8 +96,8 @@ def _seen(
     health = health_words(found)
     listed = []
     for node in site.nodes:
-        pool = pool_of(placings[node.name], site.policy)
-        listed.append(View(node, pool.name if pool else NO_POOL, health.get(node.name, "ok"), facts.get(node.name)))
+        pool, name = placings[node.name].pool, node.name
+        listed.append(View(node, pool.name if pool else NO_POOL, health.get(name, "ok"), facts.get(name)))
     return tuple(listed)
 
 

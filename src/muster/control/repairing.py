@@ -4,6 +4,8 @@ Who may not be repaired is found here, before anybody is asked to approve: a nod
 holds, one on which jobs run. A run of this store that ended in quarantine still holds its node; that lease the repair takes over.
 """
 
+from dataclasses import replace
+
 from muster.control.collect import collect
 from muster.control.site import Site
 from muster.control.solving import known_driver, solve_for
@@ -75,6 +77,9 @@ async def proposed(site: Site, name: str, mender: Mender | Installer, facts: Nod
     """The plan for one node by a judge of its own; kept in the store."""
     known = {**await site.known_facts(), name: facts}
     work = await work_of(site)
+    ours = mender.ours if isinstance(mender, Mender) else ""
+    if ours and work.rollouts.get(name) == ours:  # what that rollout left drained is what is to be repaired
+        work = replace(work, owned={node: why for node, why in work.owned.items() if node != name})
     now = site.clock.now()
 
     def judge(facts: NodeFacts, pool: str) -> No | Way:

@@ -1,7 +1,6 @@
 """The use cases of a rollout: approve, begin, carry, show. One function each; what is decided is decided by pure code below."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from muster.control.site import Site
 from muster.control.validating import floors
@@ -9,6 +8,7 @@ from muster.executor.runner import Runner, Tools, stamp
 from muster.model.approval import Approval
 from muster.model.audit import Record
 from muster.model.errors import NotApproved, Refused
+from muster.model.frozen import dataclass
 from muster.model.phase import Phase
 from muster.model.plan import NodePlan, Plan
 from muster.model.run import Rollout, RolloutState, Run

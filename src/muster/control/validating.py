@@ -5,8 +5,6 @@ the GPU's memory; then the jobs are looked at, and one that runs is never distur
 that is lost, or Ctrl-C, does not leave it half done, and the same command goes on with it.
 """
 
-from dataclasses import dataclass
-
 from muster.control.site import Site
 from muster.executor.look import look
 from muster.executor.words import last_words
@@ -24,6 +22,7 @@ from muster.model.command import (
     Validate,
 )
 from muster.model.errors import LeaseHeld, Partial, Refused
+from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
 from muster.model.validation import Floors, Validated

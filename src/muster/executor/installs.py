@@ -7,8 +7,9 @@ validated after it.
 from collections.abc import Awaitable, Callable, Mapping
 
 from muster.executor import phases
-from muster.executor.phases import FETCH_S, INSTALL_S, PHASES, PREFLIGHT_S, SAVE_S, Result, Scene
+from muster.executor.phases import FETCH_S, INSTALL_S, PHASES, PREFLIGHT_S, SAVE_S
 from muster.executor.repairs import REPAIR, expected_gpus, needs_beside
+from muster.executor.scene import Result, Scene, away, waiting
 from muster.executor.session import NOT_BEGUN, TaskEnd, TaskState
 from muster.executor.words import last_words
 from muster.model.command import FetchPackages, InstallPackages, SaveRestorePoint, Unreachable
@@ -22,7 +23,7 @@ from muster.ports import PackageInstalls
 async def preflight(scene: Scene) -> Result:
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return phases.away(facts)
+        return away(facts)
     moved = (*phases.unmet(scene.step.expects, facts), *_driver(scene, facts))
     if moved:
         return Result(Event.REFUSED, "the node moved since the plan was made: " + "; ".join(moved))
@@ -31,7 +32,7 @@ async def preflight(scene: Scene) -> Result:
     text += _manager(scene).first_preflight(scene.step.packages)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
-        return phases.away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
@@ -57,9 +58,9 @@ async def apply(scene: Scene) -> Result:
     text = _manager(scene).first_install(scene.step.packages)
     ended = await scene.session.task("apply", text, InstallPackages(scene.step.packages), INSTALL_S)
     if not isinstance(ended, TaskEnd):
-        return phases.away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
-        return phases.waiting("the packages are being installed")
+        return waiting("the packages are being installed")
     if ended.state in NOT_BEGUN:
         return phases.not_begun(scene, ended, "the installation")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
@@ -80,7 +81,7 @@ async def rolled_back(scene: Scene) -> Result:
     """Nothing of the driver is left, loaded or on disk."""
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return phases.away(facts)
+        return away(facts)
     left = _driver(scene, facts)
     return Result(Event.FAILED, "; ".join(left)) if left else Result(Event.PASSED, "nothing of the driver is left")
 

@@ -6,13 +6,14 @@ from its beginning: whatever changes a node is a named task that the node itself
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 
-from muster.executor.session import NOT_BEGUN, LeaseAnswer, Session, TaskEnd, TaskState
-from muster.executor.words import counted, last_words, verdict_words
+from muster.executor import kernel
+from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
+from muster.executor.scene import Result, Scene, away, waiting
+from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
+from muster.executor.words import last_words, verdict_words
 from muster.model.command import (
-    Answered,
     FetchPackages,
     GiveBackSettings,
     InstallPackages,
@@ -24,15 +25,11 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
-from muster.model.frozen import dataclass
-from muster.model.job import Job
 from muster.model.phase import Event, Phase
-from muster.model.plan import Expectation, Plan, Step
-from muster.model.run import Run
+from muster.model.plan import Expectation
 from muster.model.validation import Validated
 from muster.model.verdict import Pass, Undecided, Verdict
 from muster.node import readiness, restart, settings
-from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
 FETCH_S = 3600
@@ -55,54 +52,6 @@ LOOK_HOLDS_S = 60
 """How long a look at a drained, leased node is relied on before it is looked at again. A person or a timer may still change it."""
 
 RELOADING = "the module is being loaded"
-
-KEEP = "/var/lib/muster/node/restore"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a phase came to: the event, words for people, notes to keep, and whether to look again soon."""
-
-    event: Event
-    why: str
-    notes: Mapping[str, str] = field(default_factory=dict)
-    lease: int | None = None
-    retry: bool = False
-    validated: Validated | None = None
-    """A validation that ended, to be kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a phase works with: the run and its plan, and the ways to look and act."""
-
-    run: Run
-    plan: Plan
-    step: Step
-    session: Session
-    manager: PackageManager
-    scheduler: Scheduler
-    validator: Validator
-    waited_s: float
-    """Seconds since the phase began."""
-
-    @property
-    def now(self) -> datetime:
-        """The time at which this look at the run began, to a second."""
-        return self.run.phase_since + timedelta(seconds=int(self.waited_s))
-
-    @property
-    def keep(self) -> str:
-        return f"{KEEP}/{self.run.run_id}"
-
-    @property
-    def reason(self) -> str:
-        return f"muster {self.run.rollout_id}: {self.step.from_driver} to {self.step.to_driver}"
-
-
-def waiting(why: str) -> Result:
-    """Nothing decided yet; look again."""
-    return Result(Event.WAITING, why)
 
 
 def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str, ...]:
@@ -130,7 +79,7 @@ async def preflight(scene: Scene) -> Result:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
     names = tuple(pin.name for pin in scene.step.packages)
     text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
-    text += scene.manager.preflight(scene.step.packages, scene.step.back)
+    text += kernel.asked(scene.step) + scene.manager.preflight(scene.step.incoming, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return away(outcome)
@@ -161,33 +110,9 @@ def leased(taken: LeaseAnswer | Unreachable) -> Result:
 
 
 async def fetch(scene: Scene) -> Result:
-    text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
-    work = FetchPackages(scene.step.packages, scene.step.back)
+    text = scene.manager.fetch(scene.step.incoming, scene.step.back, scene.keep)
+    work = FetchPackages(scene.step.incoming, scene.step.back)
     return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
-
-
-async def cordon(scene: Scene) -> Result:
-    outcome = await scene.scheduler.cordon(scene.session.node, scene.reason)
-    if isinstance(outcome, Unreachable):
-        return away(outcome)
-    if outcome.exit_status != 0:
-        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr))
-    return Result(Event.PASSED, last_words(outcome.stdout) or "no new job starts here")
-
-
-async def drain(scene: Scene) -> Result:
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return Result(Event.PASSED, "no job runs here")
-    words = job_words(jobs)
-    if scene.waited_s > _drain_limit_s(scene):
-        return Result(
-            Event.REFUSED,
-            f"not drained after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}",
-        )
-    return waiting(words)
 
 
 async def baseline(scene: Scene) -> Result:
@@ -226,14 +151,17 @@ async def restore_point(scene: Scene) -> Result:
         moved = unmet(scene.step.expects, facts)
         if moved:
             return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
+    taken = await taken_over(scene)
+    if taken is not None:
+        return taken
     text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
     return retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages, scene.step.back)
-    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    text = kernel.held(scene.step, scene.keep) + scene.manager.install(scene.step.incoming, scene.step.back)
+    work = InstallPackages(scene.step.incoming, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return away(ended)
@@ -263,6 +191,12 @@ async def reload(scene: Scene) -> Result:
         return Result(Event.PASSED, "the module on disk is loaded")
     if ended.exit_status == restart.IN_USE:
         return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    return await _not_reloaded(scene, ended)
+
+
+async def _not_reloaded(scene: Scene, ended: TaskEnd) -> Result:
+    if ended.exit_status == restart.DOWN:
+        return driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
@@ -309,7 +243,8 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
 async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
-    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    text = settings.give_back(scene.keep, loader=scene.step.kernel is None)
+    ended = await scene.session.task(name, text, work, SETTINGS_S)
     return retried(scene, ended, "giving back what the node was set to")
 
 
@@ -328,7 +263,10 @@ async def validate(scene: Scene) -> Result:
 
 
 async def give_back(scene: Scene) -> Result:
-    outcome = await scene.scheduler.uncordon(scene.session.node, scene.reason)
+    settled = await _settled(scene)
+    if settled.event is not Event.PASSED:
+        return settled
+    outcome = await uncordon(scene)
     if isinstance(outcome, Unreachable):
         return away(outcome)
     if outcome.exit_status != 0:
@@ -338,7 +276,21 @@ async def give_back(scene: Scene) -> Result:
         return away(released)
     if released.number is None:
         return waiting(released.words)
-    return Result(Event.PASSED, "in service again")
+    return Result(Event.PASSED, last_words(outcome.stdout) if scene.session.node.in_slurm else "in service again")
+
+
+async def _settled(scene: Scene) -> Result:
+    """Where the kernel was to move: the boot loader says for good what runs now, and on the way back the packages of the other one are gone.
+
+    Not before the node was validated: until then whatever restarts it brings the old kernel back.
+    """
+    back = scene.run.notes.get("direction") == "back"
+    text = kernel.settled(scene.step, scene.keep, scene.manager, back=back)
+    if not text or scene.run.phase is not Phase.RETURN_REQUIRED:
+        return Result(Event.PASSED, "")
+    work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
+    ended = await scene.session.task("settle", text, work, INSTALL_S)
+    return retried(scene, ended, "settling what the node boots")
 
 
 async def probation(scene: Scene) -> Result:
@@ -447,10 +399,6 @@ PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
 """Every phase that is not an end, with what is done in it."""
 
 
-def away(outcome: Unreachable) -> Result:
-    return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
-
-
 def _under_way(what: str) -> str:
     return f"{what} is under way"
 
@@ -551,42 +499,12 @@ async def _restart(scene: Scene) -> Result:
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
     back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
     driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
-    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    ready = readiness.before_restart(driver, back=back, kernel=kernel.of(scene.step, back=back))
+    text = ready + kernel.chosen(scene.step, back=back) + restart.REBOOT
     ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
-
-
-async def late_jobs(scene: Scene) -> Result | None:
-    """What to do about jobs on a drained node; None when there are none. On a machine without a scheduler nothing keeps a new one away.
-
-    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault; on the way
-    back from a driver that failed it still is.
-    """
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return None
-    words = f"{job_words(jobs)} (after the drain)"
-    if scene.waited_s <= _drain_limit_s(scene):
-        return waiting(words)
-    why = f"given up after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}"
-    if scene.run.notes.get("direction") == "back":
-        return Result(Event.FAILED, why)  # what the way back is for stays its cause, and stays the driver's
-    return Result(Event.FAILED, why, notes={"cause": why, "not_the_driver": why, "direction": "back"})
-
-
-def job_words(jobs: tuple[Job, ...] | Answered) -> str:
-    if isinstance(jobs, Answered):
-        return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
-    names = dict.fromkeys(job.name for job in jobs)
-    return f"waits for {counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
-
-
-def _drain_limit_s(scene: Scene) -> int:
-    return scene.plan.limits(scene.run.node).drain_limit_s
 
 
 def driver_failed(scene: Scene, cause: str) -> Result:

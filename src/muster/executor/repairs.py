@@ -7,7 +7,9 @@ in quarantine with its evidence, never in a second guess. It ends no job and wai
 from collections.abc import Awaitable, Callable, Mapping
 
 from muster.executor import phases
-from muster.executor.phases import FETCH_S, INSTALL_S, PHASES, PREFLIGHT_S, SAVE_S, Result, Scene
+from muster.executor.draining import job_words
+from muster.executor.phases import FETCH_S, INSTALL_S, PHASES, PREFLIGHT_S, SAVE_S
+from muster.executor.scene import Result, Scene, away
 from muster.executor.session import LeaseAnswer
 from muster.executor.words import last_words
 from muster.model.command import Answered, FetchPackages, InstallPackages, SaveRestorePoint, Unreachable
@@ -15,13 +17,11 @@ from muster.model.phase import Event, Phase
 from muster.node import readiness, settings
 from muster.ports import PackageRepairs
 
-_HOLDER = "lease.rollout_id"
-
 
 async def preflight(scene: Scene) -> Result:
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return phases.away(facts)
+        return away(facts)
     moved = phases.unmet(scene.step.expects, facts)
     if moved:
         return Result(Event.REFUSED, "the node moved since the plan was made: " + "; ".join(moved))
@@ -33,7 +33,7 @@ async def preflight(scene: Scene) -> Result:
     text += _manager(scene).repair_preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
-        return phases.away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
@@ -42,11 +42,10 @@ async def preflight(scene: Scene) -> Result:
 async def lease(scene: Scene) -> Result:
     """The node's lease. Of a run that ended in quarantine, and that the plan names, it is given back first."""
     taken = await scene.session.take_lease(scene.reason)
-    before = next((each.value for each in scene.step.expects if each.path == _HOLDER), "")
-    if isinstance(taken, LeaseAnswer) and taken.number is None and before:
-        given = await scene.session.release_lease(of=before)
+    if isinstance(taken, LeaseAnswer) and taken.number is None and scene.taken_from:
+        given = await scene.session.release_lease(of=scene.taken_from)
         if isinstance(given, Unreachable):
-            return phases.away(given)
+            return away(given)
         taken = await scene.session.take_lease(scene.reason)
     return phases.leased(taken)
 
@@ -108,10 +107,10 @@ async def _busy(scene: Scene) -> Result | None:
     """Jobs on the node, or that nobody can say; None when there are none."""
     jobs = await scene.scheduler.jobs(scene.session.node)
     if isinstance(jobs, Unreachable):
-        return phases.away(jobs)
+        return away(jobs)
     if not isinstance(jobs, Answered) and not jobs:
         return None
-    return Result(Event.REFUSED, f"a repair takes no node from a job: {phases.job_words(jobs)}")
+    return Result(Event.REFUSED, f"a repair takes no node from a job: {job_words(jobs)}")
 
 
 REPAIR: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {

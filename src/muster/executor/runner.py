@@ -11,7 +11,7 @@ from functools import partial
 
 from muster.executor import machine
 from muster.executor.installs import OF_KIND
-from muster.executor.phases import Result, Scene
+from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError

@@ -5,6 +5,8 @@ A cause is a package transaction with its place in the log, or nothing: nothing 
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from operator import itemgetter
 
 from muster.health.judgement import upstream
 from muster.model.fact import NodeFacts
@@ -61,12 +63,18 @@ _Change = tuple[str, str, str, str]
 
 
 def _changes(facts: NodeFacts) -> Iterator[_Change]:
-    for key in facts.members("transaction"):
-        packages = facts.value(f"transaction[{key}].packages")
+    for key, packages in sorted(facts.column("transaction", ".packages").items(), key=itemgetter(0)):
         for text in packages if isinstance(packages, tuple) else ():
-            match = _CHANGE.fullmatch(text)
-            if match:
-                yield key, match[1], match[2], match[3]
+            change = _change(text)
+            if change is not None:
+                yield (key, *change)
+
+
+@lru_cache(maxsize=4096)
+def _change(text: str) -> tuple[str, str, str] | None:
+    """(package, old, new); the nodes of a fleet have the same few."""
+    match = _CHANGE.fullmatch(text)
+    return None if match is None else (match[1], match[2], match[3])
 
 
 def _words(facts: NodeFacts, changes: Sequence[_Change]) -> str:

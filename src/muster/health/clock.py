@@ -20,9 +20,9 @@ def clocks(looks: Sequence[NodeFacts]) -> Iterator[Finding]:
     ahead: dict[str, int] = {}
     unread: dict[str, list[str]] = {}
     for facts in looks:
-        fact = facts.facts.get("clock.utc_s")
-        if fact is not None and isinstance(fact.value, int):
-            ahead[facts.node] = fact.value - int(fact.observed_at.timestamp())
+        told = facts.told_at("clock.utc_s")
+        if told is not None and isinstance(told[0], int):
+            ahead[facts.node] = told[0] - int(told[1].timestamp())
         else:
             value = facts.value("clock.utc_s")
             unread.setdefault(value.why if isinstance(value, Unknown) else "not a number", []).append(facts.node)
@@ -35,9 +35,8 @@ def clocks(looks: Sequence[NodeFacts]) -> Iterator[Finding]:
         )
     wrong: dict[str, list[str]] = {}
     whose = "that of most nodes" if ours else "this machine's"
-    for node, off in ((node, off - ours) for node, off in ahead.items()):
-        if abs(off) > CLOCK_SLACK_S:
-            wrong.setdefault(f"its clock is {_span(off)} {_side(off)} {whose}", []).append(node)
+    for node, off in [(node, off - ours) for node, off in ahead.items() if abs(off - ours) > CLOCK_SLACK_S]:
+        wrong.setdefault(f"its clock is {_span(off)} {_side(off)} {whose}", []).append(node)
     for words, nodes in wrong.items():
         yield Finding(
             "clock-wrong", Severity.WARNING, "clock", tuple(sorted(nodes)), words,
@@ -54,8 +53,10 @@ def _ours(ahead: Mapping[str, int]) -> int:
     if len(ahead) < FEW:
         return 0
     middle = sorted(ahead.values())[(len(ahead) - 1) // 2]  # the lower median; `statistics` costs 10 ms to import
+    if abs(middle) <= CLOCK_SLACK_S:
+        return 0
     agree = sum(1 for off in ahead.values() if abs(off - middle) <= CLOCK_SLACK_S)
-    return middle if abs(middle) > CLOCK_SLACK_S and agree * 2 > len(ahead) else 0
+    return middle if agree * 2 > len(ahead) else 0
 
 
 def _side(off: int) -> str:

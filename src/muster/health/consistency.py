@@ -6,17 +6,17 @@ Every node is judged on every question: a question whose facts are missing gives
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 
 from muster.health import boot, cause, companions
 from muster.health.clock import clocks
 from muster.health.identity import one_machine
-from muster.health.judgement import Gap, Question, Seen, Subject, gap, upstream
+from muster.health.judgement import Gap, Question, Seen, Subject, answered, gap, upstream
 from muster.health.settings import settings
-from muster.model.fact import NodeFacts, Unknown
+from muster.model.fact import CLOCK_SLACK_S, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
-from muster.model.memo import Remembered
+from muster.model.memo import Remembered, RememberedTogether
 from muster.model.stack import BROKEN_STATES
 
 STALE_AFTER_S = 24 * 3600
@@ -25,77 +25,122 @@ STALE_AFTER_S = 24 * 3600
 
 def check(subjects: Sequence[Subject], now: datetime) -> tuple[Finding, ...]:
     """All findings, the worst first, nodes with the same finding put together."""
-    alike: dict[int, tuple[tuple[Seen, ...], list[str]]] = {}
-    ask = Remembered(_ask)
-    bare: dict[tuple[object, ...], Subject] = {}
-    for subject in subjects:
-        said = _judge(subject, now, ask, bare)
-        alike.setdefault(id(said), (said, []))[1].append(subject.node)
-    grouped: dict[Seen, list[tuple[str, str]]] = {}
-    for said, nodes in alike.values():
-        for seen in said:
-            grouped.setdefault(seen, []).extend([(node, seen.cause) for node in nodes])
+    fresh, rest = _alike(subjects, now)
+    judge = _Judge()
+    said: dict[int, tuple[tuple[Seen, ...], list[str]]] = {}
+    for group in fresh:
+        for answer, nodes in judge.group(group):
+            said.setdefault(id(answer), (answer, []))[1].extend(nodes)
+    for subject in rest:
+        answer = (*_unseen(subject, now), *(judge(subject) if _is_looked_at(subject) else ()))
+        said[id(answer)] = (answer, [subject.node])
+    grouped: dict[Seen, list[tuple[str, list[str]]]] = {}
+    for answer, nodes in said.values():
+        for seen in answer:
+            grouped.setdefault(seen, []).append((seen.cause, nodes))
     findings = [
-        Finding(s.code, s.severity, s.subject, tuple(sorted(n for n, _ in by)), s.evidence, s.todo, cause.together(by))
+        Finding(s.code, s.severity, s.subject, tuple(sorted(n for _, nodes in by for n in nodes)), s.evidence, s.todo, _cause(by))
         for s, by in grouped.items()
-    ]
-    fresh = [subject for subject in subjects if _fresh(subject, now)]
-    findings += _pools(fresh)
-    looks = [subject.facts for subject in fresh if subject.facts is not None]
-    findings += (*settings(fresh), *clocks(looks), *one_machine(looks))
+    ]  # fmt: skip
+    looks = [subject.facts for group in fresh for subject in group if subject.facts is not None]
+    findings += (*_pools(fresh), *settings(fresh), *clocks(looks), *one_machine(looks))
     order = list(Severity)
     return tuple(sorted(findings, key=lambda f: (order.index(f.severity), f.code, f.subject, f.nodes)))
 
 
-def _fresh(subject: Subject, now: datetime) -> bool:
-    """Whether what is known of a node can be held against others: old evidence is no evidence."""
-    facts = subject.facts
-    return facts is not None and facts.trouble is None and not facts.is_older_than(STALE_AFTER_S, now)
+def _cause(by: Sequence[tuple[str, Sequence[str]]]) -> str:
+    if not any(said for said, _ in by):
+        return ""
+    return cause.together([(node, said) for said, nodes in by for node in nodes])
 
 
-def _ask(facts: NodeFacts, subject: Subject) -> tuple[Seen, ...]:
-    """What the questions find in `facts`. `subject` is without its node and facts, so that nodes that look alike are judged once: no question
-    may ask when something was seen, or on which node.
-    """
-    found: list[Seen] = []
-    gaps: dict[str, list[str]] = {}
-    for question in _QUESTIONS:
-        for said in question(subject, facts):
-            if isinstance(said, Seen):
-                found.append(said)
-            else:
-                gaps.setdefault(said.why, []).append(said.what)
-    for why, whats in gaps.items():
-        words = f"{', '.join(dict.fromkeys(whats))}: unknown: {why}"
-        found.append(Seen("not-judged", Severity.UNKNOWN, "node", words, "run: muster collect; muster nodes show NODE"))
-    return tuple(found)
+def _alike(subjects: Sequence[Subject], now: datetime) -> tuple[Sequence[Sequence[Subject]], Sequence[Subject]]:
+    """Those whose facts can be held against others, put together where all that is asked is alike; and the rest: old evidence is no evidence."""
+    groups: dict[object, list[Subject]] = {}
+    rest: list[Subject] = []
+    oldest, newest = now - timedelta(seconds=STALE_AFTER_S), now + timedelta(seconds=CLOCK_SLACK_S)
+    for subject in subjects:
+        facts = subject.facts
+        if facts is None or facts.trouble is not None or not oldest <= facts.observed_at <= newest:
+            rest.append(subject)
+            continue
+        alike = facts.alike
+        key = (id(facts) if alike is None else alike, _OTHERS(subject))
+        if key in groups:
+            groups[key].append(subject)
+        else:
+            groups[key] = [subject]
+    return tuple(groups.values()), rest
 
 
-def _judge(
-    subject: Subject,
-    now: datetime,
-    ask: Callable[[NodeFacts, Subject], tuple[Seen, ...]],
-    bare: dict[tuple[object, ...], Subject],
-) -> tuple[Seen, ...]:
-    """What is said of a node: one tuple for all nodes that are alike. `bare` keeps the subjects without node and facts."""
+def _is_looked_at(subject: Subject) -> bool:
+    return subject.facts is not None and subject.facts.trouble is None
+
+
+def _unseen(subject: Subject, now: datetime) -> tuple[Seen, ...]:
+    """Why what is known of a node, if anything, is no evidence."""
     facts = subject.facts
     if facts is None:
         return _NEVER_SEEN
     if facts.trouble is not None:
         todo = "mend the connection, then: muster collect"
         return (Seen("unreachable", Severity.UNKNOWN, "node", facts.trouble.why, todo),)
-    others = _OTHERS(subject)
-    if others not in bare:
-        bare[others] = replace(subject, node="", facts=None)
-    said = ask(facts, bare[others])
-    if not facts.is_older_than(STALE_AFTER_S, now):
-        return said
     seen = f"last seen {facts.observed_at:%Y-%m-%d %H:%M} UTC"
     if facts.is_from_the_future(now):
         words = f"{seen}, which is not yet: this machine's clock was set back, or was wrong then"
         todo = "set this machine's clock, then: muster collect"
-        return (Seen("seen-in-the-future", Severity.UNKNOWN, "node", words, todo), *said)
-    return (Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect"), *said)
+        return (Seen("seen-in-the-future", Severity.UNKNOWN, "node", words, todo),)
+    return (Seen("stale", Severity.UNKNOWN, "node", seen, "run: muster collect"),)
+
+
+class _Judge:
+    """What the questions find on a node: one tuple for all that are alike. No question may ask when something was seen, or on which node."""
+
+    def __init__(self) -> None:
+        self._ask = RememberedTogether([_answers(question) for question in _QUESTIONS])
+        self._bare: dict[object, Subject] = {}
+        self._made: dict[int, tuple[tuple[tuple[Seen | Gap, ...], ...], tuple[Seen, ...]]] = {}
+
+    def __call__(self, subject: Subject) -> tuple[Seen, ...]:
+        assert subject.facts is not None
+        others = _OTHERS(subject)
+        if others not in self._bare:
+            self._bare[others] = replace(subject, node="", facts=None)
+        answers = self._ask(subject.facts, self._bare[others])
+        if (
+            id(answers) not in self._made
+        ):  # the answers are kept beside what was made of them, so that no other ones get their id
+            self._made[id(answers)] = (answers, _put_together(answers))
+        return self._made[id(answers)][1]
+
+    def group(self, group: Sequence[Subject]) -> Iterator[tuple[tuple[Seen, ...], Sequence[str]]]:
+        """What is found on each of several nodes that are alike, with their names."""
+        first = self(group[0])
+        facts, bare = group[0].facts, self._bare[_OTHERS(group[0])]
+        if facts is not None and self._ask.is_shared(facts, bare):
+            yield first, [subject.node for subject in group]
+            return
+        for subject in group:
+            yield self(subject), (subject.node,)
+
+
+def _answers(question: Question) -> Callable[[NodeFacts, Subject], tuple[Seen | Gap, ...]]:
+    return lambda facts, subject: tuple(question(subject, facts))
+
+
+def _put_together(answers: Sequence[Sequence[Seen | Gap]]) -> tuple[Seen, ...]:
+    """All that was seen, and what could not be judged by reason."""
+    found: list[Seen] = []
+    gaps: dict[str, list[str]] = {}
+    for said in (each for answer in answers for each in answer):
+        if isinstance(said, Seen):
+            found.append(said)
+        else:
+            gaps.setdefault(said.why, []).append(said.what)
+    for why, whats in gaps.items():
+        words = f"{', '.join(dict.fromkeys(whats))}: unknown: {why}"
+        found.append(Seen("not-judged", Severity.UNKNOWN, "node", words, "run: muster collect; muster nodes show NODE"))
+    return tuple(found)
 
 
 _NEVER_SEEN = (Seen("never-seen", Severity.UNKNOWN, "node", "was never looked at", "run: muster collect"),)
@@ -215,15 +260,17 @@ def _wanted(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
 _QUESTIONS: tuple[Question, ...] = (_stack, _packages, _gpus, _wanted, *boot.QUESTIONS, *companions.QUESTIONS)
 
 
-def _pools(subjects: Sequence[Subject]) -> Iterator[Finding]:
+def _pools(alike: Sequence[Sequence[Subject]]) -> Iterator[Finding]:
     """One driver version in each pool: named are the nodes that run another one than most, the newest of several equally frequent."""
     seen: dict[str, dict[str, list[str]]] = {}
-    looks = {subject.node: subject.facts for subject in subjects if subject.facts is not None}
+    looks: dict[str, NodeFacts] = {}
     running = Remembered[str, str | None](lambda facts, path: facts.text(path))
-    for subject in subjects:
-        loaded = running(subject.facts, "module.nvidia.loaded_version") if subject.facts else None
-        if loaded and subject.pool:
-            seen.setdefault(subject.pool, {}).setdefault(loaded, []).append(subject.node)
+    for group in alike:
+        for loaded, subjects in answered(running, group, "module.nvidia.loaded_version"):
+            pool = subjects[0].pool
+            if loaded and pool:
+                seen.setdefault(pool, {}).setdefault(loaded, []).extend([subject.node for subject in subjects])
+                looks.update({subject.node: subject.facts for subject in subjects if subject.facts is not None})
     for pool, versions in seen.items():
         if len(versions) > 1:
             words = ", ".join(f"{version} on {len(nodes)}" for version, nodes in sorted(versions.items()))
@@ -248,7 +295,6 @@ def _order(version: str) -> tuple[int, ...]:
 def health_words(findings: Sequence[Finding]) -> Mapping[str, str]:
     """For each node the worst severity of its findings; nodes without one are not in it."""
     worst: dict[str, str] = {}
-    for finding in findings:
-        for node in finding.nodes:
-            worst.setdefault(node, finding.severity.value)
+    for finding in reversed(findings):  # the worst come first
+        worst.update(dict.fromkeys(finding.nodes, finding.severity.value))
     return worst

@@ -12,19 +12,23 @@ from muster.model.finding import Finding, Severity
 
 def one_machine(looks: Sequence[NodeFacts]) -> tuple[Finding, ...]:
     """A finding for each machine-id and each set of GPUs that stands under several names. `looks`: one a node, fresh ones."""
-    gpus = {facts.node: _gpus(facts) for facts in looks}
     by_gpu: dict[str, list[str]] = {}
-    known = [identity for each in gpus.values() for identity in each]
-    if len(set(known)) < len(known):  # else none stands under two names, as in most fleets
-        for node, identities in gpus.items():
-            for identity in identities:
-                by_gpu.setdefault(identity, []).append(node)
+    if _some_twice([mark for facts in looks for mark in facts.marks("gpu", ".serial")]):
+        for facts in looks:
+            for identity in _gpus(facts):
+                by_gpu.setdefault(identity, []).append(facts.node)
+    machines = [facts.text("machine.id") for facts in looks]
     by_id: dict[str, list[str]] = {}
-    for facts in looks:
-        machine = facts.text("machine.id")
-        if machine:
-            by_id.setdefault(machine, []).append(facts.node)
+    if _some_twice(machines):
+        for facts, machine in zip(looks, machines, strict=True):
+            if machine:
+                by_id.setdefault(machine, []).append(facts.node)
     return (*_gpu_findings(by_gpu), *_id_findings(by_id))
+
+
+def _some_twice(marks: Sequence[str | None]) -> bool:
+    """Whether any mark stands there twice: in most fleets none does, and nobody need be asked whose it is."""
+    return len(set(marks)) < len(marks)
 
 
 def _gpus(facts: NodeFacts) -> tuple[str, ...]:

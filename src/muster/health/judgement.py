@@ -1,12 +1,13 @@
 """What the consistency questions share: the node they judge, what they say of it, and what they could not see. Pure."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Severity
 from muster.model.frozen import dataclass
+from muster.model.memo import Remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,23 @@ class Gap:
 
 
 Question: TypeAlias = Callable[[Subject, NodeFacts], Iterator[Seen | Gap]]
+
+
+_R = TypeVar("_R")
+
+
+def answered(ask: Remembered[str, _R], alike: Sequence[Subject], key: str) -> Iterator[tuple[_R, Sequence[Subject]]]:
+    """The answers for nodes whose facts have one `alike`, none of them None: one for all where nothing that is each node's own was read."""
+    first = alike[0].facts
+    if first is None:
+        return
+    answer = ask(first, key)
+    if len(alike) == 1 or ask.is_shared(first, key):
+        yield answer, alike
+        return
+    for subject in alike:
+        if subject.facts is not None:
+            yield ask(subject.facts, key), (subject,)
 
 
 def gap(what: str, value: FactValue) -> Gap:

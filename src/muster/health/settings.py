@@ -5,7 +5,7 @@ A job that spans nodes runs at the pace of the one that is set otherwise, and a 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from muster.health.judgement import Subject
+from muster.health.judgement import Subject, answered
 from muster.model.fact import FactValue, NodeFacts, Unknown
 from muster.model.finding import Finding, Severity
 from muster.model.memo import Remembered
@@ -25,17 +25,17 @@ _Group = dict[str, dict[str, list[str]]]
 _Told = tuple[str | None, Mapping[str, FactValue]]
 
 
-def settings(subjects: Sequence[Subject]) -> Iterator[Finding]:
-    """For each pool, model of GPU and setting with several values: the nodes that have another one than most, the later one of equals."""
+def settings(alike: Sequence[Sequence[Subject]]) -> Iterator[Finding]:
+    """For each pool, model of GPU and setting with several values: the nodes that have another one than most, the later one of equals.
+
+    The nodes come put together where their facts are `alike`.
+    """
     groups: dict[tuple[str, str], _Group] = {}
     unread: dict[tuple[str, str], list[str]] = {}
     told = Remembered[str, _Told](_told)
-    alike: dict[tuple[str, int], tuple[_Told, list[str]]] = {}
-    for subject in subjects:
-        if subject.facts is not None and subject.pool:
-            said = told(subject.facts, "")
-            alike.setdefault((subject.pool, id(said)), (said, []))[1].append(subject.node)
-    for (pool, _), ((product, shown), nodes) in alike.items():
+    answers = [each for group in alike if group[0].pool for each in answered(told, group, "")]
+    for (product, shown), subjects in answers:
+        pool, nodes = subjects[0].pool, [subject.node for subject in subjects]
         if product is None:
             continue  # of GPUs that did not answer `gpu-unknown` speaks
         group = groups.setdefault((pool, product), {})

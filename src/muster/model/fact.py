@@ -4,7 +4,7 @@ A fact path is dotted lower snake (`module.nvidia.loaded_version`), list members
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -95,6 +95,9 @@ class ByKind(Mapping[str, Fact]):
 
     __slots__ = ()
 
+    alike: Hashable = None
+    """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`). None tells nothing."""
+
     @abstractmethod
     def paths_of(self, kind: str) -> tuple[str, ...]:
         """The paths of this kind."""
@@ -112,14 +115,20 @@ class ByKind(Mapping[str, Fact]):
         fact = self.get(path)
         return None if fact is None else fact.value
 
+    def told_at(self, path: str) -> tuple[FactValue, datetime] | None:
+        """The value at `path` and when it was seen; None where there is none."""
+        fact = self.get(path)
+        return None if fact is None else (fact.value, fact.observed_at)
+
     def shared(self, kind: str) -> Hashable:
         """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
         return self.token(kind)
 
-    @property
-    def alike(self) -> Hashable:
-        """Equal for two nodes only when they have the same paths and values but for what is each node's own (see `is_own`)."""
-        return None
+    def marks(self, kind: str, rest: str) -> Sequence[str]:
+        """The keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`; in no order, and perhaps more texts that are
+        each node's own: where none of these is another node's, no key and no such text is.
+        """
+        return (*self.keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
 
     def is_own(self, path: str) -> bool:
         """Whether what stands at `path`, or that nothing does, may differ between nodes whose `alike` is equal."""
@@ -216,6 +225,7 @@ class NodeFacts:
     facts: Mapping[str, Fact]
     trouble: Unknown | None = None
     partial: bool = False
+    # Below the facts are asked for a method of `ByKind` and not for that class: for an abstract one the answer takes thrice as long.
     _lists: dict[str, tuple[str, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def is_older_than(self, age_s: int, now: datetime) -> bool:
@@ -226,14 +236,34 @@ class NodeFacts:
         """Whether the look is later than `now`, by more than clocks may differ: the clock was set back since, or was wrong then."""
         return self.observed_at - now > timedelta(seconds=CLOCK_SLACK_S)
 
+    @property
+    def alike(self) -> Hashable:
+        """See `ByKind.alike`; None of facts that cannot tell."""
+        return getattr(self.facts, "alike", None)
+
+    def marks(self, kind: str, rest: str) -> Sequence[str]:
+        """See `ByKind.marks`."""
+        if isinstance(self.facts, ByKind):
+            return self.facts.marks(kind, rest)
+        return (*self._keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
+
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
-        if isinstance(self.facts, ByKind):
-            value = self.facts.value_of(path)
+        value_of: Callable[[str], FactValue | None] | None = getattr(self.facts, "value_of", None)
+        if value_of is not None:
+            value = value_of(path)
         else:
             fact = self.facts.get(path)
             value = None if fact is None else fact.value
         return value if value is not None else self.trouble or Unknown("not collected")
+
+    def told_at(self, path: str) -> tuple[FactValue, datetime] | None:
+        """The value at `path` and when it was seen; None where there is none."""
+        told_at: Callable[[str], tuple[FactValue, datetime] | None] | None = getattr(self.facts, "told_at", None)
+        if told_at is not None:
+            return told_at(path)
+        fact = self.facts.get(path)
+        return None if fact is None else (fact.value, fact.observed_at)
 
     def text(self, path: str) -> str | None:
         """The value at `path` when it is a text, else None."""

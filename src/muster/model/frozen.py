@@ -1,4 +1,4 @@
-"""Frozen dataclasses whose methods are made when they are first used.
+"""Dataclasses whose methods are made when they are first used.
 
 `dataclasses.dataclass(frozen=True, slots=True)` writes and compiles six functions for each class, 0.5 ms of CPU. A command knows two hundred
 such classes and uses a few dozen: their making was a third of its start. These are the same classes to whoever uses them (`fields`, `replace`,
@@ -6,7 +6,7 @@ such classes and uses a few dozen: their making was a third of its start. These 
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(cls: Any = None, /, **options: Any) -> Any:
-        """`dataclasses.dataclass`, for a frozen class made late."""
+        """`dataclasses.dataclass`, for a class made late."""
         if cls is None:
             return lambda each: dataclass(each, **options)
         bases = any(dataclasses.is_dataclass(base) for base in cls.__mro__[1:])
-        if options.get("frozen") is not True or options.keys() - {"frozen", "slots"} or bases or _is_special(cls):
+        if options.keys() - {"frozen", "slots"} or bases or _is_special(cls):
             return dataclasses.dataclass(cls, **options)
-        return _late(cls, slots=options.get("slots", False))
+        return _late(cls, frozen=options.get("frozen", False), slots=options.get("slots", False))
 
 
 __all__ = ["dataclass"]
@@ -52,14 +52,18 @@ class _Late:
         return method.__get__(instance, owner)
 
 
-def _late(cls: type, *, slots: bool) -> type:
+def _late(cls: type, *, frozen: bool, slots: bool) -> type:
     if not cls.__doc__:
         cls.__doc__ = cls.__name__  # or `dataclass` would read the signature of a class that has none yet
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
     params = made.__dataclass_params__
-    params.init = params.repr = params.eq = params.frozen = True
-    for name, make in (("__init__", _init), ("__eq__", _eq), ("__hash__", _hash), ("__repr__", _repr)):
+    params.init = params.repr = params.eq = True
+    params.frozen = frozen
+    for name, make in (("__init__", _init), ("__eq__", _eq), ("__repr__", _repr)):
         setattr(made, name, _Late(made, name, make))
+    made.__hash__ = _Late(made, "__hash__", _hash) if frozen else None
+    if not frozen:
+        return made  # type: ignore[no-any-return]
     made.__setattr__, made.__delattr__ = _no_setting, _no_deleting
     if slots:
         made.__getstate__, made.__setstate__ = _state, _set_state
@@ -91,7 +95,8 @@ def _compiled(text: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 def _init(cls: type) -> Callable[..., Any]:
     names: dict[str, Any] = {"_set": object.__setattr__}
-    given, lines = [], []
+    given: list[str] = []
+    values: dict[str, str] = {}
     for field in dataclasses.fields(cls):
         names[f"_{field.name}"] = field.default_factory if field.default is dataclasses.MISSING else field.default
         is_made, has_default = (
@@ -109,13 +114,45 @@ def _init(cls: type) -> Callable[..., Any]:
             value = f"_{field.name}() if {field.name} is _missing else {field.name}"
         else:
             given.append(f"{field.name}=_{field.name}" if has_default else field.name)
-        lines.append(f"  _set(self, {field.name!r}, {value})")
+        values[field.name] = value
+    lines = _filling(cls, values, names)
     if hasattr(cls, "__post_init__"):
         lines.append("  self.__post_init__()")
     method = _compiled("\n".join([f"def method({', '.join(['self', *given])}):", *(lines or ["  pass"])]), names)
     hints = {field.name: field.type for field in dataclasses.fields(cls) if field.init}
     method.__annotations__ = {**hints, "return": None}
     return method
+
+
+def _filling(cls: type, values: Mapping[str, str], names: dict[str, Any]) -> list[str]:
+    """The lines that give a new object its values, past the guard that makes it frozen."""
+    if not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        return [f"  self.{name} = {value}" for name, value in values.items()]
+    guarded = [f"_set(self, {name!r}, {value})" for name, value in values.items()]
+    twin = _twin(cls) if guarded else None
+    if twin is None:
+        return [f"  {line}" for line in guarded]
+    # `object.__setattr__` is a quarter of a microsecond for each field, and commands make ten thousand objects of ten fields. While nobody else
+    # knows the new object, it is of a class with the same slots and no guard.
+    names |= {"_cls": cls, "_twin": twin, "_become": vars(object)["__class__"].__set__}
+    made = [(name, value) for name, value in values.items() if value != name]
+    return [
+        "  if self.__class__ is _cls:",
+        *(f"    {name} = {value}" for name, value in made),
+        "    _become(self, _twin)",
+        *(f"    self.{name} = {name}" for name in values),
+        "    _become(self, _cls)",
+        "  else:",
+        *(f"    {line}" for line in guarded),
+    ]
+
+
+def _twin(cls: type) -> type | None:
+    """A class with the slots of `cls`, and nothing else; None where there can be none."""
+    slots = vars(cls).get("__slots__")
+    if slots is None or cls.__bases__ != (object,):
+        return None
+    return type(f"{cls.__name__} being made", (), {"__slots__": slots})
 
 
 def _compared(cls: type, of: str, *, hashed: bool = False) -> str:

@@ -6,7 +6,7 @@ at those values. The
 facts' names, times and sources are no part of it, so a judgement that depends on them may not be remembered.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -96,11 +96,11 @@ class Remembered(Generic[K, R]):
         self._kinds: dict[K, dict[tuple[str, ...], dict[Hashable, R]]] = {}
 
     def __call__(self, facts: NodeFacts, key: K) -> R:
-        if not isinstance(facts.facts, ByKind):
-            return self._judge(facts, key)
-        whole = (facts.facts.alike, facts.trouble, key)
+        whole = (facts.alike, facts.trouble, key)
         if whole in self._alike:
             return self._alike[whole]
+        if not isinstance(facts.facts, ByKind):
+            return self._judge(facts, key)
         for kinds, answers in self._kinds.setdefault(key, {}).items():
             shared = _shared(facts, facts.facts, kinds)
             if shared in answers:
@@ -112,6 +112,10 @@ class Remembered(Generic[K, R]):
             if seen in answers:
                 return answers[seen]
         return self._asked(facts, facts.facts, key)
+
+    def is_shared(self, facts: NodeFacts, key: K) -> bool:
+        """Whether the answer that these facts got is that of all nodes with their `alike` and trouble."""
+        return facts.alike is not None and (facts.alike, facts.trouble, key) in self._alike
 
     def _asked(self, facts: NodeFacts, by_kind: ByKind, key: K) -> R:
         reads = _Reads(by_kind)
@@ -127,6 +131,29 @@ class Remembered(Generic[K, R]):
         if not reads.all_of_it and (shape in shapes or len(shapes) < _MOST_SHAPES):
             shapes.setdefault(shape, {})[_seen(facts, by_kind, shape)] = answer
         return answer
+
+
+class RememberedTogether(Generic[K, R]):
+    """The answers of several judgements on a node, each remembered for itself: where one source tells each node something else, the judgements
+    that do not read it are made once all the same. Nodes with one `alike` get one and the same tuple, where no judgement read what is their own.
+    """
+
+    def __init__(self, judges: Sequence[Callable[[NodeFacts, K], R]]) -> None:
+        self._judges = tuple(Remembered(judge) for judge in judges)
+        self._alike: dict[tuple[Hashable, Unknown | None, K], tuple[R, ...]] = {}
+
+    def __call__(self, facts: NodeFacts, key: K) -> tuple[R, ...]:
+        whole = (facts.alike, facts.trouble, key)
+        known = self._alike.get(whole)
+        if known is None:
+            known = tuple([judge(facts, key) for judge in self._judges])
+            if all(judge.is_shared(facts, key) for judge in self._judges):
+                self._alike[whole] = known
+        return known
+
+    def is_shared(self, facts: NodeFacts, key: K) -> bool:
+        """As `Remembered.is_shared`, of all the judgements."""
+        return (facts.alike, facts.trouble, key) in self._alike
 
 
 def _shared(facts: NodeFacts, by_kind: ByKind, kinds: tuple[str, ...]) -> Hashable:

@@ -68,11 +68,25 @@ class StepKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class KernelMove:
+    """The kernel that a node is moved to together with its driver.
+
+    `packages` come new to the node; on the way back they leave, once the old kernel runs again. The new kernel is booted once, and is the
+    node's default only after it was validated.
+    """
+
+    from_kernel: str
+    to_kernel: str
+    packages: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
     `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
     back; the change is refused where they can't be had. Of a repair they are what lies there, whole or not.
+    With a `kernel` it is always a reboot.
     """
 
     from_driver: str
@@ -85,6 +99,12 @@ class Step:
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
     kind: StepKind = StepKind.CHANGE
+    kernel: KernelMove | None = None
+
+    @property
+    def incoming(self) -> tuple[PackagePin, ...]:
+        """All packages that the step installs: the driver's, and those of a new kernel."""
+        return self.packages if self.kernel is None else (*self.packages, *self.kernel.packages)
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -176,6 +196,10 @@ class PoolLimits:
     drain_limit_s: int
     tier: str = "standard"
     windows: tuple[Span, ...] = ()
+    drain_signal: str = ""
+    """What a job that is to be interrupted is sent first (`USR1`); empty: nothing."""
+    checkpoint_wait_s: int = 0
+    """How long after that it may go on."""
 
     def open_at(self, at: datetime) -> bool:
         """Whether a change in this pool may begin at `at`."""
@@ -347,11 +371,14 @@ def _body_1(plan: Plan) -> dict[str, object]:
 
 
 def _pool_body(limits: PoolLimits) -> dict[str, object]:
+    # Left out where nothing is set: a plan that was made before there were these keeps its id.
+    interrupts: dict[str, object] = {"drain_signal": limits.drain_signal} if limits.drain_signal else {}
+    interrupts |= {"checkpoint_wait_s": limits.checkpoint_wait_s} if limits.checkpoint_wait_s else {}
     return {
         "pool": limits.pool, "nodes": limits.nodes, "unavailable": limits.unavailable, "drain_policy": limits.drain_policy,
         "drain_limit_s": limits.drain_limit_s, "tier": limits.tier,
         "windows": [[span.opens.isoformat(), span.closes.isoformat()] for span in limits.windows],
-    }  # fmt: skip
+    } | interrupts  # fmt: skip
 
 
 def _stage_body(stage: Stage) -> dict[str, object]:
@@ -374,7 +401,13 @@ def _step_body(step: Step) -> dict[str, object]:
         "done_when": {e.path: e.value for e in step.done_when},
         # Plans of before there were other kinds keep their ids.
         **({} if step.kind is StepKind.CHANGE else {"kind": step.kind.value}),
+        **({} if step.kernel is None else {"kernel": _kernel_body(step.kernel)}),
     }
+
+
+def _kernel_body(move: KernelMove) -> dict[str, object]:
+    packages = {p.name: p.version for p in move.packages}
+    return {"from_kernel": move.from_kernel, "to_kernel": move.to_kernel, "packages": packages}
 
 
 def _node_body(part: NodePlan, step: int) -> dict[str, object]:

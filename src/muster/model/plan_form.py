@@ -4,15 +4,17 @@ It opens no file; whose plan it is, and whether its id is the one it was kept un
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from muster.model.frozen import dataclass
 from muster.model.plan import (
     SCHEMA,
     SCHEMA_1,
     Bound,
     Expectation,
     Forecast,
+    KernelMove,
     NodePlan,
     Plan,
     PoolLimits,
@@ -136,15 +138,22 @@ def _pool_1(value: object, at: str) -> PoolLimits:
 
 
 def _pool(value: object, at: str) -> PoolLimits:
-    part = _Part.of(value, at, *_POOL_1, "tier", "windows")
+    may_be = ("drain_signal", "checkpoint_wait_s")
+    there = tuple(key for key in may_be if isinstance(value, Mapping) and key in value)
+    part = _Part.of(value, at, *_POOL_1, "tier", "windows", *there)
     windows = tuple(_span(span, here) for here, span in part.items("windows"))
-    return _limits(part, part.text("tier"), windows)
+    return replace(
+        _limits(part),
+        tier=part.text("tier"),
+        windows=windows,
+        drain_signal=part.text("drain_signal") if "drain_signal" in there else "",
+        checkpoint_wait_s=part.whole("checkpoint_wait_s") if "checkpoint_wait_s" in there else 0,
+    )
 
 
-def _limits(part: "_Part", tier: str = "standard", windows: tuple[Span, ...] = ()) -> PoolLimits:
+def _limits(part: "_Part") -> PoolLimits:
     return PoolLimits(
-        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s"),
-        tier, windows,
+        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s")
     )  # fmt: skip
 
 
@@ -206,7 +215,7 @@ def _step_from(value: object, at: str) -> Step:
         "restart",
         "expects",
         "done_when",
-        *(("kind",) if isinstance(value, Mapping) and "kind" in value else ()),
+        *(key for key in ("kind", "kernel") if isinstance(value, Mapping) and key in value),
     )
     kind = step.text("kind") if "kind" in step.members else StepKind.CHANGE.value
     if kind not in tuple(StepKind) or (kind == StepKind.CHANGE.value and "kind" in step.members):
@@ -222,7 +231,14 @@ def _step_from(value: object, at: str) -> Step:
         expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
         done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
         kind=StepKind(kind),
+        kernel=_kernel(step.members["kernel"], f"{at}.kernel") if "kernel" in step.members else None,
     )  # fmt: skip
+
+
+def _kernel(value: object, at: str) -> KernelMove:
+    part = _Part.of(value, at, "from_kernel", "to_kernel", "packages")
+    packages = tuple(PackagePin(name, version) for name, version in part.pairs("packages"))
+    return KernelMove(part.text("from_kernel"), part.text("to_kernel"), packages)
 
 
 def _node_1(value: object, at: str) -> NodePlan:

@@ -1,10 +1,11 @@
 """What a validation of a node came to, as it is kept, and the floors that its figures are held against. Values; nothing is judged here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from types import MappingProxyType
 
+from muster.model.frozen import dataclass
 from muster.model.verdict import Verdict
 
 _NONE: Mapping[str, float] = MappingProxyType({})

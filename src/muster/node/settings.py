@@ -18,6 +18,8 @@ _FIELDS = (
     "clocks.applications.graphics", "clocks.applications.memory",
 )  # fmt: skip
 
+_PARTS = ("settings", "mig", "units", "edited", "loader", "images", "parameters", "cdi")
+
 _LOOK = """\
 PATH=$PATH:/usr/sbin:/sbin
 export PATH LC_ALL=C
@@ -116,7 +118,7 @@ done
 look_at_all "$now" || exit 1
 rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
-for part in settings mig units edited loader images parameters cdi; do
+for part in @PARTS@; do
   [ -f "$before/$part" ] || continue # written by an earlier release
   while read -r line; do
     grep -qxF -- "$line" "$now/$part" && continue
@@ -142,7 +144,11 @@ def save(keep: str) -> str:
     return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + _SAVE.replace("@KEEP@", shlex.quote(keep))
 
 
-def give_back(keep: str) -> str:
-    """The text that sets again what differs from what `save` wrote down, and exits with `DIFFERS` when something still does."""
-    text = _GIVE_BACK.replace("@KEEP@", shlex.quote(keep)).replace("@DIFFERS@", str(DIFFERS))
+def give_back(keep: str, *, loader: bool = True) -> str:
+    """The text that sets again what differs from what `save` wrote down, and exits with `DIFFERS` when something still does.
+
+    `loader` false: what the boot loader remembers is being changed on purpose, and is seen to elsewhere (`boot`).
+    """
+    parts = " ".join(part for part in _PARTS if loader or part != "loader")
+    text = _GIVE_BACK.replace("@KEEP@", shlex.quote(keep)).replace("@DIFFERS@", str(DIFFERS)).replace("@PARTS@", parts)
     return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + text

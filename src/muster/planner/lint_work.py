@@ -5,9 +5,9 @@ What it reads is the plan alone: who stands where, what runs there, what may be 
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from muster.model.frozen import dataclass
 from muster.model.plan import CHANGE_S, SCHEMA_1, STRATUM_AT_LEAST, NodePlan, Plan, Stage
 from muster.planner.note import Note
 

@@ -15,47 +15,67 @@ from muster.model.policy import Match, Policy, Pool
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """Where a node belongs: `pools` is empty, one, or (an error) more; `unknown` lists the conditions that could not be judged."""
+    """Where a node belongs: `pools` is empty, one, or (an error) more; `unknown` lists the conditions that could not be judged.
 
-    node: str
+    `pool` is the one pool of a node; None when it has none or several. Nodes that look alike to the policy share one placing.
+    """
+
     pools: tuple[str, ...]
     unknown: tuple[str, ...]
+    pool: Pool | None = None
 
 
 def place(node: Node, facts: NodeFacts | None, policy: Policy) -> Placing:
     """The pools whose conditions all hold for the node."""
-    pools: list[str] = []
+    pools: list[Pool] = []
     unknown: list[str] = []
     for pool in policy.pools:
         results = [_holds(match, node, facts) for match in pool.match]
         if all(result is True for result in results):
-            pools.append(pool.name)
+            pools.append(pool)
         elif not any(result is False for result in results):
             unknown += [f"{pool.name}: {result}" for result in results if isinstance(result, str)]
-    return Placing(node.name, tuple(pools), tuple(unknown))
+    return Placing(tuple(pool.name for pool in pools), tuple(unknown), pools[0] if len(pools) == 1 else None)
 
 
 def placed(nodes: Sequence[Node], facts: Mapping[str, NodeFacts], policy: Policy) -> Mapping[str, Placing]:
     """Every node's placing, by name."""
-    return {node.name: place(node, facts.get(node.name), policy) for node in nodes}
+    keys = dict.fromkeys(match.key for pool in policy.pools for match in pool.match)
+    labels = tuple(key.removeprefix("label.") for key in keys if key.startswith(_LABELS))
+    paths = tuple(_path(key) for key in keys if not key.startswith(_LABELS))
+    known: dict[object, Placing] = {}
+    found: dict[str, Placing] = {}
+    for node in nodes:
+        seen = facts.get(node.name)
+        told = tuple([node.labels.get(label) for label in labels])
+        asked: tuple[object, ...] = (told, seen is None)
+        if seen is not None and paths:
+            values = [seen.value(path) for path in paths]
+            asked = (told, tuple([(value.__class__, value) for value in values]))  # True == 1 in Python, not in a fact
+        if asked not in known:
+            known[asked] = place(node, seen, policy)
+        found[node.name] = known[asked]
+    return found
 
 
-def pool_of(placing: Placing, policy: Policy) -> Pool | None:
-    """The one pool of a node; None when it has none or several."""
-    return policy.pool(placing.pools[0]) if len(placing.pools) == 1 else None
+_LABELS = ("label.", "slurm.")
+
+
+def _path(key: str) -> str:
+    return "gpu.product" if key == "gpu" else key
 
 
 def _holds(match: Match, node: Node, facts: NodeFacts | None) -> bool | str:
     """True, False, or why it cannot be told."""
     key = match.key
-    if key.startswith(("label.", "slurm.")):
+    if key.startswith(_LABELS):
         value = node.labels.get(key.removeprefix("label."))
         if value is None:
             return False
         # A node is in several partitions, and has several features: Slurm's own lists, which cannot hold a comma otherwise.
         values = value.split(",") if key.startswith("slurm.") else [value]
         return "*" in match.values or any(each in match.values for each in values)
-    path = "gpu.product" if key == "gpu" else key
+    path = _path(key)
     seen = facts.value(path) if facts is not None else Unknown("never collected")
     if isinstance(seen, Unknown):
         return f"{path} is unknown: {seen.why}"

@@ -3,7 +3,6 @@
 Every node of the policy's pools is either planned or in the report with the reason why not.
 """
 
-import dataclasses
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
@@ -17,7 +16,7 @@ from muster.model.plan import Bound, NodePlan, Plan, PoolLimits, Span, Waiting, 
 from muster.model.policy import DrainPolicy, Policy, Pool, Tier
 from muster.planner import budget
 from muster.planner.forecast import forecast
-from muster.planner.pools import Placing, pool_of
+from muster.planner.pools import Placing
 from muster.planner.stages import Layout, StageWish, lay_out
 from muster.planner.standing import Judge, No, Way, domain_of
 from muster.planner.units import made_units
@@ -63,7 +62,7 @@ class PlanInput:
     """Judges each node (its facts, its pool) in place of `Judge`: a repair does not ask what a rollout asks."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclass(slots=True)
 class _Draft:
     """What is found out while a plan is made."""
 
@@ -92,7 +91,7 @@ def propose(given: PlanInput) -> Plan:
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
-        pool = pool_of(placing, given.policy)
+        pool = placing.pool
         facts = given.facts.get(node.name)
         if pool is not None and facts is not None and facts.trouble is None:
             served.append(budget.Served(node, pool, node.name in given.work.owned))
@@ -198,7 +197,7 @@ def _node(
         gpus=found.gpus,
         jobs=work.jobs,
         free_at=work.free_at,
-        drain=pool.drain.policy.value,
+        drain=pool.drain.policy.value if node.name in given.work.told else DrainPolicy.WAIT.value,
     )
 
 
@@ -282,7 +281,12 @@ def _drop_too_large(draft: _Draft, limits: Mapping[str, PoolLimits], bounds: Seq
 def _keep_jobs_startable(
     given: PlanInput, layout: Layout, parts: dict[str, NodePlan], limits: Mapping[str, PoolLimits]
 ) -> None:
-    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for."""
+    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for. Nodes that take no jobs
+    now, for whoever's sake, do not remain."""
+    closed: dict[str, int] = {}
+    for name in (*given.work.owned, *given.work.unknown):
+        for pool in given.placings[name].pools if name in given.placings else ():
+            closed[pool] = closed.get(pool, 0) + 1
     jobs: dict[str, Job] = {job.job_id: job for each in given.work.jobs.values() for job in each}
     for stage in layout.stages:
         out: dict[str, int] = {}
@@ -292,7 +296,7 @@ def _keep_jobs_startable(
             part = parts[name]
             if part.drain == DrainPolicy.WAIT.value:
                 continue
-            left = limits[part.pool].nodes - out[part.pool]
+            left = limits[part.pool].nodes - out[part.pool] - closed.get(part.pool, 0)
             stuck = [
                 j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
             ]
@@ -310,16 +314,11 @@ def unheeded(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     """What the policy asks for and this release does not do, where going on without it takes down no job and no node: said, so that whoever
     approves knows. What would be broken by going on is left out instead."""
     policy = given.policy
-    used = {part.pool for part in parts}
-    asked = {
-        "security.max_open_severity": policy.security.max_open_severity is not None,
-        "the scheduler is not told of the drain: keep new jobs away from the nodes of a stage by hand": bool(
-            given.work.told
-        ),
-    } | {
-        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
+    plain = {part.pool for part in parts if part.node not in given.work.told}
+    asked = {"security.max_open_severity": policy.security.max_open_severity is not None} | {
+        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} on nodes without a scheduler (processes are waited for, none is ended)": True
         for pool in policy.pools
-        if pool.name in used and pool.drain.policy is not DrainPolicy.WAIT
+        if pool.name in plain and pool.drain.policy is not DrainPolicy.WAIT
     }
     return tuple(f"{NOT_HEEDED} {what}" for what, is_asked in asked.items() if is_asked)
 

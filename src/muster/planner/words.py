@@ -55,7 +55,14 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
         f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS)) else f"  admitted: {why}" for why in plan.because
     ]
     if plan.nodes:
-        said += [_breaks(plan), *_cost(plan), *_stages(plan, wide=wide), *_limits(plan, wide=wide), *_strata(plan)]
+        said += [
+            _breaks(plan),
+            *_kernels(plan),
+            *_cost(plan),
+            *_stages(plan, wide=wide),
+            *_limits(plan, wide=wide),
+            *_strata(plan),
+        ]
     said += _left(plan, wide=wide)
     said += [f"  {note.severity}: {note.subject} {note.says}" for note in notes]
     if plan.nodes:
@@ -76,7 +83,22 @@ def _breaks(plan: Plan) -> str:
     work = f"{idle} idle, {len(busy)} busy" + (f" with {len(jobs)} {_plural(len(jobs), 'job')}" if jobs else "")
     drains = Counter(part.drain for part in busy)
     ways = ", ".join(f"{count} by {drain}" for drain, count in sorted(drains.items()) if drain != "wait")
-    return f"  breaks: {', '.join(said)}; now {work}" + (f"; drained {ways}, the rest by waiting" if ways else "")
+    policies = {limits.pool: limits.drain_policy for limits in plan.pools}
+    stuck = sum(part.drain == "wait" and policies[part.pool] != "wait" for part in busy)
+    if ways:
+        work += f"; drained {ways}, the rest by waiting"
+    if stuck:
+        work += f"; {stuck} wait for the end of their jobs, which could not begin elsewhere"
+    return f"  breaks: {', '.join(said)}; now {work}"
+
+
+def _kernels(plan: Plan) -> list[str]:
+    """Which nodes come up with another kernel."""
+    moves = Counter((each.from_kernel, each.to_kernel) for part in plan.nodes if (each := part.step.kernel) is not None)
+    return [
+        f"  kernel: {count} {_nodes(count)} from {old} to {new}, booted once and the default only after the validation"
+        for (old, new), count in sorted(moves.items())
+    ]
 
 
 def _cost(plan: Plan) -> list[str]:

@@ -7,11 +7,11 @@ say, which preflight asks.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from muster.knowledge.query import branch_number, installed_set, package_set
 from muster.knowledge.schema import KnowledgeBase, PackageMember, PackageNeed, PackageSet
 from muster.model.fact import Unknown
+from muster.model.frozen import dataclass
 from muster.model.policy import Flavour
 from muster.model.stack import PackagePin, pins_from
 from muster.model.versions.driver import DriverVersion

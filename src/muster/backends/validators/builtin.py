@@ -9,13 +9,13 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from muster.health.floors import held_against
 from muster.model.fact import NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.validation import NO_FLOORS, Floors
 from muster.model.verdict import Fail, Pass, Undecided, Verdict
 from muster.ports import Validator

@@ -10,10 +10,10 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from muster.model.fact import NodeFacts
+from muster.model.frozen import dataclass
 from muster.model.verdict import Degraded, Fail, Pass, Undecided, Verdict, worst
 from muster.ports import Validator
 
