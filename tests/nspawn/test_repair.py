@@ -23,9 +23,8 @@ def by_hand(driver: str) -> str:
     """Somebody's own upgrade, past Muster."""
     release = SOURCES[driver]
     pins = " ".join(f"{name}={release.package_version}" for name in names(release, OPEN).all)
-    return (
-        f"apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y --allow-change-held-packages install {pins}"
-    )
+    freed = "apt-mark unhold $(apt-mark showhold) >/dev/null; apt-get -q update"
+    return f"{freed} && DEBIAN_FRONTEND=noninteractive apt-get -q -y install {pins}"
 
 
 def repaired(bench: Bench, *words: str) -> Said:
