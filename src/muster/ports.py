@@ -319,11 +319,14 @@ class Store(Protocol):
         ...
 
     async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
-        """Ids of released, not ended runs of rollouts that are not paused whose `wake_at` is not after `now`, the longest due first."""
+        """Ids of released, not ended runs whose `wake_at` is not after `now`, the longest due first.
+
+        Of a paused rollout only those whose node is in mid-change: the others (BEFORE_CHANGE) stand.
+        """
         ...
 
     async def next_wake(self, after: datetime) -> datetime | None:
-        """The earliest `wake_at` later than `after` of a released, not ended run of a rollout that is not paused; None without one."""
+        """The earliest `wake_at` later than `after` of a run that `due` would name then; None without one."""
         ...
 
     async def claim(self, run_id: str) -> int:

@@ -11,7 +11,7 @@ from muster.model.plan import Plan, StepKind
 async def plan_for(site: Site, name: str, *, driver: str | None) -> Plan:
     """Look at the node now, and propose a plan for it alone: a canary that nothing follows. Raises UnknownName, or Refused when it is away."""
     await look_at(site, name)
-    made, _ = await plan(site, driver=driver, pool=None, seed="", only=name)
+    made, _ = await plan(site, driver=driver, pool=None, seed="", only=(name,))
     return made
 
 
