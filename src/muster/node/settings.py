@@ -90,7 +90,7 @@ look_at_all "$now" || exit 1
 rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
 for part in @PARTS@; do
-  while read -r line; do
+  while IFS= read -r line; do
     grep -qxF -- "$line" "$now/$part" && continue
     case $part in
       units) systemctl cat "${line%% *}" >/dev/null 2>&1 || continue ;;
