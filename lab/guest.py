@@ -178,6 +178,12 @@ class Guest:
             )
         return ran.stdout
 
+    def put(self, path: str, text: str) -> None:
+        """Write a file in the machine."""
+        ran = self.sh(f"mkdir -p '{Path(path).parent}' && cat >'{path}'", stdin=text)
+        if ran.exit_status != 0:
+            raise RuntimeError(f"{self.name}: {path} could not be written: {ran.stderr}")
+
     def boot_id(self) -> str:
         """The boot id of the running machine; empty while it is away."""
         return self.sh("cat /proc/sys/kernel/random/boot_id", limit_s=60).stdout.strip()

@@ -11,6 +11,9 @@ from lab.packages import OPEN
 from tests.support.desk import Desk, Said
 
 OLD, NEW = "580.126.20", "595.71.05"
+SAME_BRANCH = "580.95.05"
+"""An older build of the branch: going to it needs no restart."""
+
 APPLY_LIMIT_S = 3600.0
 """A change with builds and restarts takes minutes under emulation, and more on a busy machine."""
 
