@@ -78,6 +78,10 @@ class PackageManager(Protocol):
         """The package version that carries driver `driver`, in the form of the versions in `known`."""
         ...
 
+    def spelled(self, driver: str, pins: tuple[PackagePin, ...], known: Mapping[str, str]) -> tuple[PackagePin, ...]:
+        """`pins`, which carry `driver`, with their versions as this manager's repositories write them, by what is `known` to be installed."""
+        ...
+
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         """Prove, read-only, that `pins` can be installed, that nothing else on the node would move, and that `back` can be restored."""
         ...

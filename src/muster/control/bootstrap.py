@@ -417,7 +417,7 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
     return _LateTransport(make)
 
 
-def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
+def _carrier(policy_file: Path, store: Path) -> Callable[[], Callable[[], bool]]:
     argv = [
         sys.executable,
         "-m",
@@ -430,8 +430,9 @@ def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
         str(store),
     ]
 
-    def spawn() -> None:
-        _late("muster.backends", "process", "spawn_detached")(argv, Path(f"{store}.log"))
+    def spawn() -> Callable[[], bool]:
+        start = cast("Callable[..., Callable[[], bool]]", _late("muster.backends", "process", "spawn_detached"))
+        return start(argv, Path(f"{store}.log"))
 
     return spawn
 

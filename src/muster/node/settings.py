@@ -120,7 +120,7 @@ rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
 for part in @PARTS@; do
   [ -f "$before/$part" ] || continue # written by an earlier release
-  while read -r line; do
+  while IFS= read -r line; do
     grep -qxF -- "$line" "$now/$part" && continue
     case $part in
       units) systemctl cat "${line%% *}" >/dev/null 2>&1 || continue ;;

@@ -34,6 +34,10 @@ NO_DOMAIN = "none"
 """What the fact says of a node whose NVLink goes to no other node."""
 
 
+_AUDIT = {"apt": "dpkg --audit", "dnf": "dnf history info last, rpm -V PACKAGE"}
+"""What shows more of packages that are not whole, by package manager."""
+
+
 @dataclass(frozen=True, slots=True)
 class No:
     """Nothing is to be done, or can be: what that waits for, and the words."""
@@ -124,7 +128,7 @@ def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
     manager = next(m for m in managers if m.name == kind.manager)
     broken = manager.broken(facts)
     if broken:
-        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
+        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: {_AUDIT.get(manager.name, manager.name)}"
         return No(WaitingOn.OWNED_BY_HUMAN, words)
     stack = tuple((path, facts.text(path) or Unknown(_why(facts, path))) for path in _STACK)
     kernels = carriers(manager.installed(facts))
@@ -163,14 +167,15 @@ def _change(node: _Seen, pool: Pool, answer: Solution, carried: Names) -> No | W
     if unknown:
         # What the way back would have to prove cannot be told either.
         return No(WaitingOn.UNKNOWN_HEALTH, f"what it runs now is unknown: {', '.join(unknown)}")
-    version = node.manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
+    known = {pin.name: pin.version for pin in kind.packages}
+    version = node.manager.version_text(target, known)
     named = carried(kind, target, answer.chosen.flavour, version)
     if isinstance(named, NotNamed):
         return No(WaitingOn.NO_SOLUTION, named.why)
     kernel = moved(kind, node.kernels, pool.kernel)
     if isinstance(kernel, str):
         return No(WaitingOn.NO_SOLUTION, kernel)
-    return _way(node, pool, answer, named.packages, kernel)
+    return _way(node, pool, answer, node.manager.spelled(target, named.packages, known), kernel)
 
 
 def _way(node: _Seen, pool: Pool, answer: Solution, packages: tuple[PackagePin, ...], kernel: Moved | None) -> No | Way:

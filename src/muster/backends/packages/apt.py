@@ -75,7 +75,7 @@ class Apt:
         return f"{ENVIRONMENT}rules='{EDITED[self._rules.edited_files]} {UNSIGNED.replace('@ANSWER@', answer)}'\n"
 
     def serves(self, facts: NodeFacts) -> bool:
-        return bool(facts.members("package"))
+        return facts.text("packages.manager") != "rpm" and bool(facts.members("package"))
 
     def installed(self, facts: NodeFacts) -> Mapping[str, str]:
         found: dict[str, str] = {}
@@ -94,6 +94,10 @@ class Apt:
             return driver
         revisions = sorted({version.rpartition("-")[2] for version in known.values() if "-" in version})
         return f"{driver}-{revisions[-1]}" if revisions else f"{driver}-1"
+
+    def spelled(self, driver: str, pins: tuple[PackagePin, ...], known: Mapping[str, str]) -> tuple[PackagePin, ...]:
+        """As they are: a set's revisions are data, and packages that keep their names get `version_text`."""
+        return pins
 
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
