@@ -33,6 +33,12 @@ units() {
   systemctl list-unit-files --no-legend --no-pager --type=service 'nvidia*' 'nv-*' 'dcgm*' 'slurmd*' 'kubelet*' 2>/dev/null |
     while read -r unit state _; do case $state in enabled | disabled | masked) echo "$unit $state" ;; esac; done
 }
+# rpm knows the digest of every file that it laid down; asked are the packages of these few files alone.
+rpm_shipped() { # file
+  command -v rpm >/dev/null && command -v sha256sum >/dev/null || return 1
+  sum=$(sha256sum <"$1") own=${1#"$MUSTER_ROOT"}
+  rpm --root "${MUSTER_ROOT:-/}" -qf --qf '[%{FILENAMES} %{FILEDIGESTS}\\n]' "$own" 2>/dev/null | grep -qxF "$own ${sum%% *}"
+}
 # Settings that a person wrote or changed: no package has a file of this content under this name.
 edited() {
   command -v md5sum >/dev/null || return 0
@@ -40,7 +46,7 @@ edited() {
   for file in "$MUSTER_ROOT"/etc/modprobe.d/*.conf "$MUSTER_ROOT"/etc/nvidia/* "$MUSTER_ROOT"/etc/modules-load.d/*.conf; do
     [ -f "$file" ] || continue
     sum=$(md5sum <"$file") name=${file#"$MUSTER_ROOT"}
-    grep -qF " $name ${sum%% *}" "$1/shipped" || echo "$name ${sum%% *}"
+    grep -qF " $name ${sum%% *}" "$1/shipped" || rpm_shipped "$file" || echo "$name ${sum%% *}"
   done
 }
 loader() { sed -n 's/^saved_entry=./&/p' "$MUSTER_ROOT"/boot/grub/grubenv "$MUSTER_ROOT"/boot/grub2/grubenv 2>/dev/null; }
