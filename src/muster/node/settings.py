@@ -37,8 +37,8 @@ units() {
 # rpm knows the digest of every file that it laid down; asked are the packages of these few files alone.
 rpm_shipped() { # file
   command -v rpm >/dev/null && command -v sha256sum >/dev/null || return 1
-  sum=$(sha256sum <"$1") own=${1#"$MUSTER_ROOT"}
-  rpm --root "${MUSTER_ROOT:-/}" -qf --qf '[%{FILENAMES} %{FILEDIGESTS}\\n]' "$own" 2>/dev/null | grep -qxF "$own ${sum%% *}"
+  digest=$(sha256sum <"$1") own=${1#"$MUSTER_ROOT"}
+  rpm --root "${MUSTER_ROOT:-/}" -qf --qf '[%{FILENAMES} %{FILEDIGESTS}\\n]' "$own" 2>/dev/null | grep -qxF "$own ${digest%% *}"
 }
 # Settings that a person wrote or changed: no package has a file of this content under this name.
 edited() {
