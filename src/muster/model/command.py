@@ -108,6 +108,14 @@ class GiveBackSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SettleKernel:
+    """Make `kernel`, which runs, what the node boots for good; the packages `gone`, of another kernel, leave the node."""
+
+    kernel: str
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """Unload the kernel module and load the one on disk."""
 
@@ -143,7 +151,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | SettleKernel | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -228,6 +236,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"nodes": list(nodes), "reason": reason}
         case UncordonNodes(nodes=nodes):
             body |= {"nodes": list(nodes)}
+        case SettleKernel(kernel=kernel, gone=gone):
+            body |= {"kernel": kernel} | ({"gone": list(gone)} if gone else {})
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():
