@@ -94,6 +94,13 @@ class InstallPackages:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep others from changing these packages, and what the policy holds besides."""
+
+    pins: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SaveRestorePoint:
     """Write down what a way back needs."""
 
@@ -105,6 +112,14 @@ class GiveBackSettings:
     """Set again what the node was set to before its change, and compare."""
 
     run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SettleKernel:
+    """Make `kernel`, which runs, what the node boots for good; the packages `gone`, of another kernel, leave the node."""
+
+    kernel: str
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +158,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | Hold | SaveRestorePoint | GiveBackSettings | SettleKernel | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -217,6 +232,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
         case InstallPackages(pins=pins, gone=gone):
             body |= {"packages": [str(pin) for pin in pins]} | ({"gone": list(gone)} if gone else {})
+        case Hold(pins=pins):
+            body |= {"packages": [str(pin) for pin in pins]}
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
@@ -228,6 +245,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"nodes": list(nodes), "reason": reason}
         case UncordonNodes(nodes=nodes):
             body |= {"nodes": list(nodes)}
+        case SettleKernel(kernel=kernel, gone=gone):
+            body |= {"kernel": kernel} | ({"gone": list(gone)} if gone else {})
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():
