@@ -11,6 +11,12 @@ note() {
 : >> "$root/dev/nvidia0"
 MUSTER_ROOT=$root setsid sleep "$seconds" 3< "$root/dev/nvidia0" &
 pid=$!
+# Until it has become that program it does not yet belong to the node, and would be overlooked where the node's processes are ended.
+tries=0
+until [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = sleep ] || [ "$tries" -ge 3000 ]; do
+    tries=$((tries + 1))
+    sleep 0.01
+done
 ln -sf "/proc/$pid" "$root/proc/$pid"
 for gpu in $(echo "$gpus" | tr , ' '); do
     echo "$gpu 40960 python3"
