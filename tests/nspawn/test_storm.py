@@ -31,7 +31,8 @@ class Containers:
 
     def log(self, node: str) -> tuple[Transition, ...]:
         kept = transitions(next(each for each in self.lab.nodes if each.name == node).root)
-        # What is purged after its removal goes in two lines of the log; what comes again over settings that were left has their version as its old one.
+        # What is purged after its removal goes in two lines of the log; what comes again over settings that were left names
+        # their version as its old one.
         return tuple(
             replace(each, old="<none>") if each.action == "install" else each for each in kept if each.action != "purge"
         )
