@@ -33,12 +33,12 @@ def _real(package: Package, release: Release) -> Package:
         return replace(package, files={**files, f"{place}/Makefile": "obj-m := nvidia.o\n"})
     unit = "lib/systemd/system/nvidia-persistenced.service"
     if unit in package.files:
-        files = {
+        service: dict[str, str | bytes] = {
             **package.files,
             unit: _PERSISTENCED_UNIT,
             "usr/bin/nvidia-persistenced": _PERSISTENCED.replace("@VERSION@", version),
         }
-        return replace(package, files=files)
+        return replace(package, files=service)
     return package
 
 

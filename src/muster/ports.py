@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.model.job import Gang, Job
     from muster.model.node import Node
     from muster.model.plan import Plan
+    from muster.model.policy import Holds, Packages
     from muster.model.run import Rollout, RolloutState, Run
     from muster.model.stack import PackagePin
     from muster.model.validation import Validated
@@ -102,6 +103,62 @@ class PackageManager(Protocol):
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         """Go back to `back` from `keep` alone, mending half-configured states; what of `pins` was not there before goes."""
+        ...
+
+
+@runtime_checkable
+class RuledPackages(Protocol):
+    """A `PackageManager` that can heed what a policy says of packages and of what is held."""
+
+    def under(self, rules: Packages, holds: Holds, key: str = "") -> PackageManager:
+        """The manager whose texts keep to `rules`, and that sets `holds` (of the kernel, against automatic upgrades) with each change.
+
+        `key` is the signing key of the policy's repository, as text."""
+        ...
+
+
+@runtime_checkable
+class PackageHolds(Protocol):
+    """What a `PackageManager` can do besides, where it can: keep others from the driver and the kernel, as the policy says."""
+
+    name: str
+
+    def hold(self, pins: tuple[PackagePin, ...]) -> str:
+        """Hold `pins`, and what the policy says beside them. Idempotent; no package changes."""
+        ...
+
+    def holds_tell(self) -> tuple[str, ...]:
+        """What is held besides the driver's packages, for people, a line each."""
+        ...
+
+
+@runtime_checkable
+class PackageInstalls(Protocol):
+    """What a `PackageManager` can do besides, where it can: bring the first driver onto a node that has none, and take it away again.
+
+    The policy's repository and its key, and what keeps nouveau out of the module loader and the initramfs, are part of it.
+    """
+
+    name: str
+
+    def first_preflight(self, pins: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that `pins` can be installed and that nothing that is there would go or move."""
+        ...
+
+    def first_fetch(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Download and verify `pins` and what they need."""
+        ...
+
+    def first_install(self, pins: tuple[PackagePin, ...]) -> str:
+        """Bring exactly `pins` from what was fetched, in one transaction, and hold them."""
+        ...
+
+    def take_away(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Unload and remove what the installation brought, by the record under `keep` of what was there before."""
+        ...
+
+    def tells(self) -> tuple[str, ...]:
+        """What else than packages it brings onto a bare node, for people, a line each."""
         ...
 
 
@@ -333,5 +390,6 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageHolds", "PackageInstalls", "PackageManager", "PackageRepairs", "Rng", "RuledPackages",
+    "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -195,9 +195,9 @@ def test_restoring_needs_no_repository_and_none_of_the_nodes_own_lists_and_locks
 
 def test_every_text_waits_for_the_package_managers_lock(machine: Machine) -> None:
     machine.ready()
-    with machine.node.busy(1):
+    with machine.node.busy(2):
         machine.done(machine.manager.install(machine.pins(NEW), machine.pins(OLD)))
-    with machine.node.busy(1):
+    with machine.node.busy(2):
         machine.done(machine.manager.restore(machine.pins(OLD), KEEP, machine.pins(NEW)))
     assert machine.node.states() == machine.all_on(OLD)
 

@@ -24,6 +24,7 @@ ODD = {
     "`rollout`": f"{HEAD}{POOL}rollout: {{0000000000: x}}\n",
     "`soak`": f"{HEAD}{POOL}rollout: {{soak: {{0000000000: x}}}}\n",
     "`holds`": f"{HEAD}{POOL}holds: {{0000000000: x}}\n",
+    "`packages`": f"{HEAD}{POOL}packages: {{0000000000: x}}\n",
     "`security`": f"{HEAD}{POOL}security: {{0000000000: x}}\n",
     "`validate`": f"{HEAD}{POOL}validate: {{0000000000: x}}\n",
     "`inventory`": f"schema: 1\nfleet: lab\ninventory: [{{0000000000: x}}]\n{POOL}",

@@ -168,11 +168,11 @@ async def apply(scene: Scene) -> Result:
     if ended.state is TaskState.RUNNING:
         return waiting("the packages are being changed")
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the change")
+        return not_begun(scene, ended, "the change")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
         event = Event.RESTART_BY_REBOOT if scene.step.restart == "reboot" else Event.PASSED
         return Result(event, f"packages of {scene.step.to_driver} are installed")
-    return _driver_failed(scene, f"the packages could not be installed: {ended.words}")
+    return driver_failed(scene, f"the packages could not be installed: {ended.words}")
 
 
 async def reload(scene: Scene) -> Result:
@@ -186,7 +186,7 @@ async def reload(scene: Scene) -> Result:
     if ended.state is TaskState.RUNNING:
         return waiting(RELOADING)
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the reload")
+        return not_begun(scene, ended, "the reload")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
         return Result(Event.PASSED, "the module on disk is loaded")
     if ended.exit_status == restart.IN_USE:
@@ -196,20 +196,20 @@ async def reload(scene: Scene) -> Result:
 
 async def _not_reloaded(scene: Scene, ended: TaskEnd) -> Result:
     if ended.exit_status == restart.DOWN:
-        return _driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
+        return driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
-    return _driver_failed(scene, f"the module did not load: {ended.words}")
+    return driver_failed(scene, f"the module did not load: {ended.words}")
 
 
 async def reboot(scene: Scene) -> Result:
     result = await _restart(scene)
     if result.event is Event.FAILED and "not_the_driver" not in result.notes:
-        return _driver_failed(scene, result.why)
+        return driver_failed(scene, result.why)
     return result
 
 
@@ -218,10 +218,10 @@ async def verify(scene: Scene) -> Result:
     if isinstance(wrong, Result):
         return wrong
     if wrong:
-        return _driver_failed(scene, "; ".join(wrong))
+        return driver_failed(scene, "; ".join(wrong))
     given = await _given_back(scene, "settings")
     if given.event is Event.FAILED:
-        return _driver_failed(scene, given.why)
+        return driver_failed(scene, given.why)
     if given.event is Event.WAITING:
         return given
     return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}, and the node is set as before")
@@ -259,7 +259,7 @@ async def validate(scene: Scene) -> Result:
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
         return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
-    return replace(_driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
+    return replace(driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
 
 
 async def give_back(scene: Scene) -> Result:
@@ -411,7 +411,7 @@ def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
         case TaskState.RUNNING:
             return waiting(_under_way(what))
         case TaskState.REFUSED | TaskState.UNKNOWN:
-            return _not_begun(scene, ended, what)
+            return not_begun(scene, ended, what)
         case TaskState.DONE if ended.exit_status == 0:
             return Result(Event.PASSED, ended.words)
         case _ if scene.run.attempt + 1 < TRIES:
@@ -420,12 +420,12 @@ def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
             return Result(Event.FAILED, f"{what} failed {TRIES} times: {ended.words}")
 
 
-def _not_begun(scene: Scene, ended: TaskEnd, what: str) -> Result:
+def not_begun(scene: Scene, ended: TaskEnd, what: str) -> Result:
     """The node did not begin the task: asked again under the same id, for a while."""
     if scene.waited_s <= START_LIMIT_S:
         return waiting(f"{what} could not be begun: {ended.words}")
     why = f"{what} could not be begun within {START_LIMIT_S} s: {ended.words}"
-    return _driver_failed(scene, why) if scene.run.phase in _CHANGING else Result(Event.FAILED, why)
+    return driver_failed(scene, why) if scene.run.phase in _CHANGING else Result(Event.FAILED, why)
 
 
 _CHANGING = (Phase.APPLY_REQUIRED, Phase.RELOAD_REQUIRED, Phase.VALIDATE_REQUIRED)
@@ -439,7 +439,7 @@ async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     if ended.state is TaskState.RUNNING:
         return waiting("the GPUs are being exercised")
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the validation")
+        return not_begun(scene, ended, "the validation")
     return ended
 
 
@@ -507,7 +507,7 @@ async def _restart(scene: Scene) -> Result:
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
 
 
-def _driver_failed(scene: Scene, cause: str) -> Result:
+def driver_failed(scene: Scene, cause: str) -> Result:
     notes = {"cause": cause, "failed_in": scene.run.phase.value, "direction": "back"}
     return Result(Event.FAILED, cause, notes=notes)
 

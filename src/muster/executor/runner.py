@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from muster.executor import machine
-from muster.executor.repairs import OF_KIND
+from muster.executor.installs import OF_KIND
 from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record

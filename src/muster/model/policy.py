@@ -250,6 +250,36 @@ class Holds:
     developer_driver: Permission = Permission.FORBIDDEN
 
 
+class EditedFiles(StrEnum):
+    """What becomes of a configuration file that was edited by hand where a new package brings another."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where a bare node gets its driver from: one line of an apt source without options, and the file with its signing key (ASCII-armoured, as
+    seen from the policy's folder; None: a key that the node trusts already)."""
+
+    source: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """How packages are treated in a change.
+
+    `unsigned`: packages from a repository that nobody signed. `questions`: packages that ask something while they are installed; allowed ones
+    are answered by their own defaults.
+    """
+
+    edited_files: EditedFiles = EditedFiles.KEEP
+    unsigned: Permission = Permission.FORBIDDEN
+    questions: Permission = Permission.ALLOWED
+    repository: Repository | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Security:
     """The worst open bulletin a target driver may carry; None does not judge by bulletins."""
@@ -295,6 +325,7 @@ class Policy:
     ssh: Ssh = field(default_factory=Ssh)
     rollout: Rollout = field(default_factory=Rollout)
     holds: Holds = field(default_factory=Holds)
+    packages: Packages = field(default_factory=Packages)
     security: Security = field(default_factory=Security)
     validate: Validation = field(default_factory=Validation)
     knowledge: str | None = None

@@ -5,9 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from muster.model.plan import STRATUM_AT_LEAST, Bound, Plan, PoolLimits, Stage, WaitingOn
 from muster.model.quantities import duration_text
+from muster.planner.bare import INSTALLS
 from muster.planner.folding import folded
 from muster.planner.forecast import CHANGE_TAKES_S
 from muster.planner.gates import LATER_FAILURES_TO_HALT
+from muster.planner.holding import HOLDS
 from muster.planner.mend import REPAIRS
 from muster.planner.note import Note
 from muster.planner.power import power
@@ -50,7 +52,10 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
     said = [heading(plan)]
     if plan.parent is not None:
         said.append(f"  a round of {plan.parent}, whose approval covers it as long as it stays within")
-    said += [f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS)) else f"  admitted: {why}" for why in plan.because]
+    said += [
+        f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS, HOLDS)) else f"  admitted: {why}"
+        for why in plan.because
+    ]
     if plan.nodes:
         said += [
             _breaks(plan),
