@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.change import carry_out
 from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
@@ -17,8 +16,8 @@ from muster.planner.words import lines
 
 A_NO = 1
 
-OneNode = Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Approve the plan as yourself, carry it out and watch it.")]
+OneNode = Annotated[str, declare.argument(says="The node's name, or a unique beginning of it.")]
+Yes = Annotated[bool, declare.option("--yes", says="Approve the plan as yourself, carry it out and watch it.")]
 
 
 @nodes_app.command("upgrade")
@@ -26,7 +25,7 @@ def nodes_upgrade(
     node: OneNode,
     fleet: Fleet = None,
     store: StorePath = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    driver: Annotated[str | None, declare.option("--driver", says="This driver instead of the policy's.")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

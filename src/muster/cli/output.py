@@ -9,35 +9,28 @@ from datetime import UTC
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from muster import __version__
+from muster.cli import declare
 from muster.cli._lazy import run_in_loop, table_lines
 from muster.control.bootstrap import NeedsLoop, now_utc
 from muster.model.errors import MusterError, NoRoom
 
 Fleet = Annotated[
     str | None,
-    typer.Option("--fleet", help="The policy file; default $MUSTER_FLEET, ./fleet.yaml, /etc/muster/fleet.yaml."),
+    declare.option("--fleet", says="The policy file; default $MUSTER_FLEET, ./fleet.yaml, /etc/muster/fleet.yaml."),
 ]
 StorePath = Annotated[
-    str | None, typer.Option("--store", help="The store; default $MUSTER_STORE, then under $XDG_STATE_HOME.")
+    str | None, declare.option("--store", says="The store; default $MUSTER_STORE, then under $XDG_STATE_HOME.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, declare.option("--json", says="Print one JSON object.")]
 
 INTERRUPTED = 130
 DEBUG_VARIABLE = "MUSTER_DEBUG"
 
 
-def app(help_text: str) -> typer.Typer:
-    """A Typer app in the house's manner."""
-    return typer.Typer(
-        help=help_text,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-        no_args_is_help=False,
-    )
+def app(help_text: str) -> declare.App:
+    """An app in the house's manner."""
+    return declare.App(help_text)
 
 
 def say(line: str = "") -> None:
@@ -47,7 +40,7 @@ def say(line: str = "") -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _shut()
-        raise typer.Exit(0) from None
+        raise declare.Exit(0) from None
     except OSError as error:
         _shut()
         raise NoRoom(
@@ -121,11 +114,11 @@ def guarded(work: Callable[[], int], *, as_json: bool) -> None:
     except KeyboardInterrupt:
         note("interrupted")
         code = INTERRUPTED
-    except typer.Exit:
+    except declare.Exit:
         raise
     except Exception as error:  # noqa: BLE001 - the one place: no traceback reaches a user, and none is lost
         code = tell(_bug(error), as_json=as_json)
-    raise typer.Exit(code)
+    raise declare.Exit(code)
 
 
 def _bug(error: Exception) -> MusterError:
