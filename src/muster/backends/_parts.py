@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from muster.backends import _codec
-from muster.model.fact import ByKind, Fact, FactValue, kind_of
+from muster.model.fact import ByKind, Fact, FactValue, keys_in, kind_of
 
 SHARED, KEYED, OWN, PASSING, PASSING_LIST = range(5)
 """The modes of a part: what of it stands in its body, and what in the look's own row.
@@ -29,7 +29,7 @@ Raw = Any
 class Part:
     """The content of a part, decoded when first asked for. `no` is its number in the store."""
 
-    __slots__ = ("_body", "_broken", "_content", "_in_rows", "_source", "kind", "mode", "no")
+    __slots__ = ("_body", "_broken", "_columns", "_content", "_in_rows", "_keys", "_source", "kind", "mode", "no")
 
     def __init__(self, no: int, kind: str, mode: int, body: str, broken: Broken) -> None:
         self.no = no
@@ -40,6 +40,25 @@ class Part:
         self._source = ""
         self._content: Any = None
         self._in_rows: dict[str, list[tuple[int, int]]] = {}
+        self._keys: tuple[str, ...] | None = None
+        self._columns: dict[str, Mapping[str, FactValue]] = {}
+
+    def keys(self) -> tuple[str, ...]:
+        """Of a SHARED part of a list, the keys of its members, sorted."""
+        if self._keys is None:
+            self._keys = keys_in(self.content).get(self.kind, ())
+        return self._keys
+
+    def column(self, rest: str) -> Mapping[str, FactValue]:
+        """Of a SHARED part of a list, key -> value of the members that have `rest`. Raises ValueError for what no fact can be."""
+        known = self._columns.get(rest)
+        if known is None:
+            start = len(self.kind) + 1
+            cut = ((path[start:].partition("]"), value) for path, value in self.content.items())
+            known = self._columns[rest] = {
+                key: _codec.value_from(value) for (key, end, after), value in cut if end and after == rest
+            }
+        return known
 
     def in_rows(self, rest: str) -> Sequence[tuple[int, int]]:
         """Of a KEYED part, whose values of `rest` stand in the row: (place of the member, place in the row) of each."""
@@ -341,6 +360,8 @@ class Facts(ByKind):
 
     def keys_of(self, kind: str) -> tuple[str, ...]:
         parts = self._listing.kinds.get(kind, ())
+        if len(parts) == 1 and parts[0][0].mode == SHARED:
+            return parts[0][0].keys()
         if not all(part.mode == KEYED for part, _, _ in parts):
             return super().keys_of(kind)
         try:
@@ -350,7 +371,13 @@ class Facts(ByKind):
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         found: dict[str, FactValue] = {}
-        for part, _, place in self._listing.kinds.get(kind, ()):
+        parts = self._listing.kinds.get(kind, ())
+        if len(parts) == 1 and parts[0][0].mode == SHARED:
+            try:
+                return parts[0][0].column(rest)
+            except ValueError as error:
+                raise self._broken(f"the facts {kind}[..]{rest}", error) from error
+        for part, _, place in parts:
             if part.mode != KEYED:
                 return super().column(kind, rest)
             members = part.content[0]

@@ -140,7 +140,7 @@ class ByKind(Mapping[str, Fact]):
 
     def keys_of(self, kind: str) -> tuple[str, ...]:
         """The keys of `kind[<key>]...` paths, sorted."""
-        return _keys(self.paths_of(kind)).get(kind, ())
+        return keys_in(self.paths_of(kind)).get(kind, ())
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         """Key -> value of `kind[<key>]rest`, for the members that have one."""
@@ -296,11 +296,11 @@ class NodeFacts:
             if kind not in self._lists:
                 self._lists[kind] = self.facts.keys_of(kind)
         elif not self._lists:
-            self._lists.update({"": (), **_keys(self.facts)})
+            self._lists.update({"": (), **keys_in(self.facts)})
         return self._lists.get(kind, ())
 
 
-def _keys(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+def keys_in(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """The sorted keys of each list in these paths."""
     lists: dict[str, dict[str, None]] = {}
     for path in paths:
