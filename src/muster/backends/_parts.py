@@ -300,19 +300,32 @@ class Facts(ByKind):
         seen = self._observed if at is None else _codec.time_of(at)
         return (raw if raw.__class__ is int else self._fact(part, path, raw, None).value), seen
 
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        parts = self._listing.kinds.get(kind, ())
-        if len(parts) != 1 or parts[0][0].mode != KEYED:
-            return super().marks(kind, rest)
-        part, _, place = parts[0]
-        row = self._row(part, place)
+    @classmethod
+    def marks_of(cls, several: Sequence[ByKind], kind: str, rest: str) -> list[str]:
+        lines: list[str] = []
+        others: list[ByKind] = []
+        for facts in several:
+            line = facts._line(kind, rest) if isinstance(facts, Facts) else None
+            if line is None:
+                others.append(facts)
+            else:
+                lines.append(line)
         try:
-            keys, values = row
-            if part.in_rows(rest):
-                return [*keys, *[value for value in values if value.__class__ is str]]
-        except (ValueError, TypeError) as error:
-            raise self._broken("the values of a look", error) from error
-        return super().marks(kind, rest)
+            rows, _ = _decode(f"[{','.join(lines)}]")  # at once: each alone costs thrice as much
+            found = [mark for keys, _ in rows for mark in keys]
+            found += [value for _, values in rows for value in values if value.__class__ is str]
+        except (ValueError, TypeError):
+            return super().marks_of(several, kind, rest)  # which says whose is broken
+        return found + super().marks_of(others, kind, rest)
+
+    def _line(self, kind: str, rest: str) -> str | None:
+        """The row's text for a list of which it has the keys and the values of `rest`; None where it is no such list."""
+        parts = self._listing.kinds.get(kind, ())
+        if len(parts) != 1 or parts[0][0].mode != KEYED or not parts[0][0].in_rows(rest):
+            return None
+        rows = self._own or self._split(passing=False)
+        line = rows[parts[0][2]]
+        return line if line.__class__ is str else json.dumps(line)
 
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, str):

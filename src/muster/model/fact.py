@@ -124,11 +124,10 @@ class ByKind(Mapping[str, Fact]):
         """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
         return self.token(kind)
 
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        """The keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`; in no order, and perhaps more texts that are
-        each node's own: where none of these is another node's, no key and no such text is.
-        """
-        return (*self.keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
+    @classmethod
+    def marks_of(cls, several: Sequence["ByKind"], kind: str, rest: str) -> list[str]:
+        """Of several, all of this class: see `marks`."""
+        return [mark for facts in several for mark in _marks(facts.keys_of(kind), facts.column(kind, rest))]
 
     def is_own(self, path: str) -> bool:
         """Whether what stands at `path`, or that nothing does, may differ between nodes whose `alike` is equal."""
@@ -241,12 +240,6 @@ class NodeFacts:
         """See `ByKind.alike`; None of facts that cannot tell."""
         return getattr(self.facts, "alike", None)
 
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        """See `ByKind.marks`."""
-        if isinstance(self.facts, ByKind):
-            return self.facts.marks(kind, rest)
-        return (*self._keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
-
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
         value_of: Callable[[str], FactValue | None] | None = getattr(self.facts, "value_of", None)
@@ -298,6 +291,26 @@ class NodeFacts:
         elif not self._lists:
             self._lists.update({"": (), **keys_in(self.facts)})
         return self._lists.get(kind, ())
+
+
+def marks(looks: Iterable[NodeFacts], kind: str, rest: str) -> Sequence[str]:
+    """Of all the looks the keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`, in no order, and perhaps more
+    texts that are each node's own: where no text is here twice, no two nodes share a key or such a text.
+    """
+    found: list[str] = []
+    together: dict[type[ByKind], list[ByKind]] = {}
+    for look in looks:
+        if isinstance(look.facts, ByKind):
+            together.setdefault(look.facts.__class__, []).append(look.facts)
+        else:
+            found += _marks(look.members(kind), look.column(kind, rest))
+    for by_kind, several in together.items():
+        found += by_kind.marks_of(several, kind, rest)
+    return found
+
+
+def _marks(keys: Iterable[str], column: Mapping[str, FactValue]) -> Sequence[str]:
+    return (*keys, *(value for value in column.values() if isinstance(value, str)))
 
 
 def keys_in(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
