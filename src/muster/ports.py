@@ -7,16 +7,16 @@ passes. This module imports no backend and holds no logic.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from muster.model.approval import Approval
     from muster.model.audit import Entry, Record
-    from muster.model.command import Command, Outcome
+    from muster.model.command import Command, JobWork, Outcome, Unreachable
     from muster.model.fact import Fact, NodeFacts
-    from muster.model.job import Job
+    from muster.model.job import Gang, Job
     from muster.model.node import Node
     from muster.model.plan import Plan
     from muster.model.run import Rollout, RolloutState, Run
@@ -101,14 +101,64 @@ class PackageManager(Protocol):
         ...
 
 
-class Scheduler(Protocol):
-    """Jobs and cordons. Our cordon carries our lease; somebody else's is never lifted."""
+@runtime_checkable
+class PackageRepairs(Protocol):
+    """What a `PackageManager` can do besides, where it can: bring a node from whatever lies there to exactly `pins`. Under the same rules.
+
+    `now` are the packages of the driver that lie there, whole or not; a name that is not in `pins` goes.
+    """
 
     name: str
 
-    async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome: ...
-    async def cordon(self, node: Node, reason: str) -> Outcome: ...
-    async def uncordon(self, node: Node, reason: str) -> Outcome: ...
+    def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that each of `pins` can be had: from the repository, from what was kept on the node, or from the node itself."""
+        ...
+
+    def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Bring all of `pins` under the folder `keep`, and verify them."""
+        ...
+
+    def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
+        """Finish or undo what was left half done, bring exactly `pins` from `keep` alone, and hold them. Refuses where other packages would
+        go or move."""
+        ...
+
+
+class Scheduler(Protocol):
+    """Jobs and cordons. Our cordon carries the id of its rollout, which is the holder of our lease; somebody else's is never lifted.
+
+    Every method may be called again at any time. None raises for what a node, the network or the scheduler does: a scheduler that does not
+    answer is `Unreachable`.
+    """
+
+    name: str
+
+    async def jobs(self, node: Node) -> tuple[Job, ...] | Outcome:
+        """The jobs that hold `node` now. An answer that is no list of jobs is handed on: unknown is not idle."""
+        ...
+
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
+        """Let no new job begin there. Exit status 0: the cordon is there, and ours. Another: it is somebody else's, which stays as it is.
+
+        The cordon of the rollout `over` is taken over.
+        """
+        ...
+
+    async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
+        """Whether our cordon still stands. Exit status 0: it does. Another: somebody lifted it, or took the node over; the words say who."""
+        ...
+
+    async def uncordon(self, node: Node, rollout_id: str) -> Outcome:
+        """Lift our cordon, and no other. Exit status 0: ours is gone; the words say so when the node stays away for somebody else's sake."""
+        ...
+
+    async def gang(self, node: Node, job: Job, rollout_id: str) -> Gang | Unreachable:
+        """How far the nodes of a running job are cordoned, and whether `node` is the one of this rollout's that speaks for the job."""
+        ...
+
+    async def tell(self, work: JobWork) -> Outcome:
+        """Have the scheduler do something to a job. Exit status 0: it took it."""
+        ...
 
 
 class Validator(Protocol):
@@ -276,5 +326,5 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ WATCHED = """
 import sys
 from muster.knowledge.loader import load
 from muster.executor import machine, runner
-from muster.executor.phases import Result
+from muster.executor.scene import Result
 from muster.health.consistency import check
 from muster.health.judgement import Subject
 from muster.model.audit import GENESIS, append

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.executor.machine import BEFORE_CHANGE, TRANSITIONS
-from muster.executor.phases import PHASES, Result
+from muster.executor.phases import PHASES
 from muster.executor.runner import (
     POLL_FIRST_S,
     POLL_MOST_S,
@@ -17,6 +17,7 @@ from muster.executor.runner import (
     advanced,
     stamp,
 )
+from muster.executor.scene import Result
 from muster.model.phase import Event, Phase
 from muster.model.run import Run
 from muster.planner.gates import failed_by_driver

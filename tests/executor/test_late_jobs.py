@@ -8,8 +8,9 @@ from muster.backends.packages.apt import BACKEND as APT
 from muster.backends.schedulers.none import NoScheduler
 from muster.backends.system import SystemClock, UlidIds
 from muster.backends.validators.builtin import BACKEND as BUILTIN
-from muster.executor.phases import Result, Scene, late_jobs
+from muster.executor.draining import late_jobs
 from muster.executor.runner import advanced
+from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.command import Answered, Command, Outcome

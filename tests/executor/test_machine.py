@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.executor import machine, phases
+from muster.executor import draining, machine, phases
 from muster.executor.machine import BEFORE_CHANGE, MEANING, OUT_OF_SERVICE, TRANSITIONS
 from muster.executor.phases import PHASES
 from muster.model.phase import Event, Phase
@@ -94,8 +94,12 @@ def test_waiting_stays_and_what_is_not_in_the_table_is_our_fault() -> None:
         machine.step(Phase.DONE, Event.PASSED)
 
 
-TREE = ast.parse(Path(phases.__file__).read_text(encoding="utf-8"))
-FUNCTIONS = {each.name: each for each in TREE.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+FUNCTIONS = {
+    each.name: each
+    for module in (draining, phases)
+    for each in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+    if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+}
 
 
 def events_of(name: str, known: frozenset[str] = frozenset()) -> Iterator[Event]:

@@ -9,8 +9,9 @@ from muster.backends.packages.apt import BACKEND as APT
 from muster.backends.schedulers.none import NoScheduler
 from muster.backends.system import SystemClock, UlidIds
 from muster.backends.validators.builtin import METRICS, BuiltinValidator
-from muster.executor.phases import Result, Scene, baseline, rollback_validate, validate, wanted
+from muster.executor.phases import baseline, rollback_validate, validate, wanted
 from muster.executor.runner import advanced
+from muster.executor.scene import Result, Scene
 from muster.executor.session import Session, TaskEnd, TaskState
 from muster.model.audit import Record
 from muster.model.command import Answered, Command, Outcome, Reload, Validate, Work

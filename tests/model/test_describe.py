@@ -19,7 +19,7 @@ def example(kind: type[Any]) -> Any:
     for field in fields(kind):
         if field.name in ("pins", "back"):
             given[field.name] = (PackagePin(f"the-{field.name}", "1-1"),)
-        elif field.name in ("facts", "gone"):
+        elif field.name in ("facts", "gone", "nodes"):
             given[field.name] = (f"the-{field.name}",)
         elif field.name == "fence":
             given[field.name] = Fence(3, 4)

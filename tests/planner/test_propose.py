@@ -146,7 +146,7 @@ def test_what_the_policy_asks_for_and_nobody_does_is_said() -> None:
     plan = propose(given([node("a")], {"a": seen("a", {})}, asked))
     assert [line.removeprefix(f"{NOT_HEEDED} ") for line in plan.because if line.startswith(NOT_HEEDED)] == [
         "security.max_open_severity",
-        "pools.train.drain.policy requeue (jobs are waited for, none is ended)",
+        "pools.train.drain.policy requeue on nodes without a scheduler (processes are waited for, none is ended)",
     ]
     assert "  not heeded by this release: security.max_open_severity" in lines(plan, (), 0)
     assert not any(NOT_HEEDED in line for line in propose(given(*fleet(["good"]))).because)

@@ -13,9 +13,9 @@ import pytest
 
 from muster.backends import _slurm_ask, _slurm_text
 from muster.backends.inventory import slurm as inventory
-from muster.backends.schedulers.slurm import SlurmReader
+from muster.backends.schedulers.slurm import SlurmReader, SlurmScheduler
 from muster.backends.transport.local import LocalTransport
-from muster.model.command import Answered, Command, Outcome, Unreachable
+from muster.model.command import Answered, Command, Outcome
 from muster.model.errors import MissingTool, Partial
 from muster.model.job import JobState, NodeState
 from muster.model.node import Node
@@ -108,10 +108,9 @@ def test_a_gang_job_is_told_alike_by_json_by_scontrol_and_by_squeue(lab: Cluster
         assert job.ends_at == job.starts_at + timedelta(minutes=30)
         assert abs(job.starts_at - datetime.now(UTC)) < timedelta(minutes=5)
     assert {by_json.starts_at, by_text.starts_at, by_squeue.starts_at} == {by_json.starts_at}
-    on = [done(reader.jobs(Node(name, name, None, None, {}, "test"))) for name in ("gpu01.site.example", "gpu02")]
-    assert on == [(by_json,), ()]
-    unknown = done(reader.jobs(Node("login1", "10.9.9.9", None, None, {}, "test")))
-    assert isinstance(unknown, Unreachable)
+    acting = SlurmScheduler(transport(lab))
+    on = [done(acting.jobs(Node(name, name, None, None, {}, "test"))) for name in ("gpu01.site.example", "gpu02")]
+    assert [[job.job_id for job in jobs] if isinstance(jobs, tuple) else jobs for jobs in on] == [[job_id], []]
     lab.run("scancel", job_id)
     lab.until(f'[ -z "$(squeue -h -j {job_id})" ]')
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from random import Random
 
 from muster.executor.machine import TRANSITIONS
-from muster.executor.phases import Result
 from muster.executor.runner import advanced
+from muster.executor.scene import Result
 from muster.model.phase import Event, Phase
 from muster.model.plan import Plan
 from muster.model.run import RolloutState, Run

@@ -4,6 +4,7 @@ Nothing outside its folder is touched: keys, sockets, ports and state are its ow
 """
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -73,6 +74,33 @@ class Cluster:
             f"n=0; until {condition}; do n=$((n+1)); [ $n -lt {seconds * 5} ] || exit 1; sleep 0.2; done",
             seconds=seconds + 30,
         )
+
+    def set(self, key: str, value: str) -> None:
+        """Change a setting of slurm.conf, and have the controller read it."""
+        conf = self.root / "slurm.conf"
+        lines = [f"{key}={value}" if line.startswith(f"{key}=") else line for line in conf.read_text().splitlines()]
+        conf.write_text("\n".join(lines) + "\n")
+        self.run("scontrol", "reconfigure")
+
+    def restart_node(self, name: str) -> None:
+        """End a node's slurmd and start one that says that the machine has just booted; returns when the controller has heard of it."""
+        file = self.root / "run" / f"slurmd-{name}.pid"
+        pid = int(file.read_text())
+        before = self.run("scontrol", "-o", "show", "node", name)
+        _end(file)
+        self.until(f"! kill -0 {pid} 2>/dev/null")
+        self.run("slurmd", "-b", "-N", name, "-f", f"{self.root}/slurm.conf")
+        started = re.search(r"SlurmdStartTime=(\S+)", before)
+        assert started is not None
+        self.until(f"! scontrol -o show node {name} | grep -q SlurmdStartTime={started[1]}")
+
+    def nobody(self) -> Path:
+        """A slurm.conf of a controller that does not run."""
+        text = (self.root / "slurm.conf").read_text()
+        port = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
+        made = self.root / "nobody.conf"
+        made.write_text(text.replace(port, f"SlurmctldPort={_free_ports(1)[0]}\nMessageTimeout=2"))
+        return made
 
 
 @contextmanager

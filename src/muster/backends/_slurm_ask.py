@@ -1,17 +1,18 @@
-"""Asks Slurm, by running its own commands where Muster runs. Reads only; nothing here changes a node or a job.
+"""Asks Slurm and tells it, by running its own commands where Muster runs. What changes a node or a job stands at the end.
 
 JSON is asked for first, since no user's text can pass there for Slurm's; the text comes where a release or a build has no JSON. Times are
 asked for in UTC. Only the transport that is handed in runs a command.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
 from muster.backends import _slurm_json, _slurm_text
-from muster.model.command import Answered, AskScheduler, Command
+from muster.model.command import Answered, AskScheduler, Command, CordonNodes, Intent, Outcome, UncordonNodes
 from muster.model.errors import BadInput, MissingTool, Partial
-from muster.model.job import ENDED, Answer, Job, Partition, Reservation, SchedulerConfig
+from muster.model.job import ENDED, Answer, Job, Partition, Reservation, SchedulerConfig, SchedulerNode
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.ports import Transport
 
@@ -87,16 +88,53 @@ async def reservations(transport: Transport) -> tuple[Reservation, ...]:
     return _slurm_text.reservations(_answered(outcome, "scontrol show reservation"), "scontrol show reservation")
 
 
+async def node_states(transport: Transport, names: Sequence[str]) -> tuple[SchedulerNode, ...]:
+    """These nodes as Slurm has them now, without those that it does not know. Raises as `nodes` does.
+
+    In text: every release has it for some nodes alone, and nobody but Slurm and its admins writes in it.
+    """
+    asked = await _run(transport, "scontrol", "-a", "-o", "show", "node", ",".join(names))
+    lines = [line for line in asked.stdout.splitlines() if not _NO_NODE.match(line)]
+    if asked.exit_status != 0 and len(lines) == len(asked.stdout.splitlines()):
+        _answered(asked, "scontrol show node")
+    return _slurm_text.nodes(b"\n".join(lines) + b"\n", "scontrol show node")
+
+
+_NO_NODE: Final = re.compile(rb"Node \S+ not found\s*$")
+
+
+async def drain(transport: Transport, names: Sequence[str], reason: str) -> Outcome:
+    """Have Slurm begin no new job on these nodes; what its command said. Overwrites a reason that is there."""
+    argv = ("scontrol", "update", f"nodename={','.join(names)}", "state=drain", f"reason={reason}")
+    return await tell(transport, argv, CordonNodes(tuple(names), reason))
+
+
+async def resume(transport: Transport, names: Sequence[str]) -> Outcome:
+    """Have Slurm take these nodes for jobs again; what its command said."""
+    argv = ("scontrol", "update", f"nodename={','.join(names)}", "state=resume")
+    return await tell(transport, argv, UncordonNodes(tuple(names)))
+
+
+async def tell(transport: Transport, argv: Sequence[str], intent: Intent) -> Outcome:
+    """What one of Slurm's commands came to. Raises MissingTool when it is not on this machine."""
+    outcome = await transport.run(HERE, Command((*_SETTING, *argv), b"", ASK_S, intent))
+    if isinstance(outcome, Answered) and outcome.exit_status == _NOT_FOUND:
+        raise _missing(argv[0])
+    return outcome
+
+
 async def _run(transport: Transport, *argv: str) -> Answered:
-    outcome = await transport.run(HERE, Command((*_SETTING, *argv), b"", ASK_S, AskScheduler(" ".join(argv))))
+    outcome = await tell(transport, argv, AskScheduler(" ".join(argv)))
     if not isinstance(outcome, Answered):
         raise Partial(f"Slurm's nodes are unknown: `{' '.join(argv)}`: {outcome.why}", hint=outcome.hint)
-    if outcome.exit_status == _NOT_FOUND:
-        raise MissingTool(
-            f"Slurm's command {argv[0]} is not on this machine's PATH",
-            hint="run Muster where sinfo works (package slurm-client, and the cluster's slurm.conf and key)",
-        )
     return outcome
+
+
+def _missing(program: str) -> MissingTool:
+    return MissingTool(
+        f"Slurm's command {program} is not on this machine's PATH",
+        hint="run Muster where sinfo works (package slurm-client, and the cluster's slurm.conf and key)",
+    )
 
 
 def _answered(outcome: Answered, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""`muster nodes upgrade|rollback`: the change of one node, through the same plan, approval, lease and audit as that of a fleet."""
+"""`muster nodes upgrade|rollback|repair`: the change of one node, through the same plan, approval, lease and audit as that of a fleet."""
 
 from typing import Annotated
 
@@ -7,10 +7,12 @@ from muster.cli.change import carry_out
 from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
 from muster.control.bootstrap import open_site
+from muster.control.repairing import repair_for
 from muster.control.rollouts import approve, past_failures
 from muster.control.single import plan_for, ran_before
 from muster.control.site import Site
-from muster.model.plan import Plan, plan_body
+from muster.model.errors import Refused
+from muster.model.plan import Plan, WaitingOn, plan_body
 from muster.planner.lint import lint
 from muster.planner.words import lines
 
@@ -50,6 +52,32 @@ def nodes_rollback(
             name = site.node_named(node)
             made = await plan_for(site, name, driver=await ran_before(site, name))
             return await _change(site, made, yes=yes, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+@nodes_app.command("repair")
+def nodes_repair(
+    node: OneNode,
+    fleet: Fleet = None,
+    store: StorePath = None,
+    driver: Annotated[
+        str | None, typer.Option("--driver", help="This driver instead of the one it had when it was last whole.")
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan how one node's broken stack becomes whole again; with --yes also carry it out. Exit 1 when it is whole, 4 when it may not be."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = site.node_named(node)
+            made = await repair_for(site, name, driver=driver)
+            left = next((each for each in made.left_out if each.subject == name), None)
+            code = await _change(site, made, yes=yes, as_json=as_json)
+            if left is not None and left.on is not WaitingOn.NOTHING_TO_DO:
+                raise Refused(f"{name} is not repaired: {left.detail}", hint=f"look closer: muster nodes show {name}")
+            return code
 
     run(work, as_json=as_json)
 

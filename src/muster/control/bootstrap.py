@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from muster.model.job import Answer
     from muster.model.policy import InventorySource, Policy, Validation
     from muster.model.validation import Floors
-    from muster.ports import Clock, Notifier, PackageManager, Store, Transport, Validator
+    from muster.ports import Clock, Notifier, PackageManager, Scheduler, Store, Transport, Validator
 
 
 def store_path(policy: Policy, given: str | None) -> Path:
@@ -97,8 +97,7 @@ class SlurmAsked:
     def _reader(self) -> Any:
         if self._made is None:
             _need_loop()
-            local = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
-            self._made = _late("muster.backends.schedulers", "slurm", "SlurmReader")(local)
+            self._made = _late("muster.backends.schedulers", "slurm", "SlurmReader")(_slurm_commands())
         return self._made
 
     async def nodes(self) -> Answer:
@@ -113,6 +112,19 @@ class SlurmAsked:
             return SchedulerView("Slurm", (await self.nodes()).nodes, await self._reader().running())
         except (BadInput, MissingTool, Partial) as error:
             return SchedulerView("Slurm", trouble=error.message)
+
+
+def _slurm_commands() -> Transport:
+    """Runs Slurm's commands here."""
+    made = _late("muster.backends.transport", "local", "LocalTransport")(output_cap_bytes=SLURM_ANSWER_BYTES)
+    return cast("Transport", made)
+
+
+def _mixed(transport: Transport) -> Scheduler:
+    """Slurm for the nodes that it lists; the others are asked themselves, over `transport`."""
+    kind = partial(_late, "muster.backends.schedulers")
+    slurm = kind("slurm", "SlurmScheduler")(_slurm_commands())
+    return cast("Scheduler", kind("mixed", "MixedScheduler")(slurm, kind("none", "NoScheduler")(transport)))
 
 
 async def _no_view() -> SchedulerView:
@@ -292,7 +304,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     makers = Makers(
         specs=cache(fact_specs),
         managers=cache(package_managers),
-        scheduler=cache(lambda: _late("muster.backends.schedulers", "none", "NoScheduler")),
+        scheduler=cache(lambda: _mixed if has_slurm else _late("muster.backends.schedulers", "none", "NoScheduler")),
         validator=lambda floors: make_validator(policy.validate, floors),
         program=cache(lambda: program(policy)),
         engine=cache(lambda: _late("muster.backends.engine", "embedded", "EmbeddedEngine")(opened, clock, _on_fault)),

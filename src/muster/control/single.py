@@ -5,7 +5,7 @@ from muster.control.planning import plan
 from muster.control.site import Site
 from muster.model.errors import Refused
 from muster.model.phase import Phase
-from muster.model.plan import Plan
+from muster.model.plan import Plan, StepKind
 
 
 async def plan_for(site: Site, name: str, *, driver: str | None) -> Plan:
@@ -26,8 +26,9 @@ async def ran_before(site: Site, name: str) -> str:
     plans = {each.id: each for each in await site.store.plans()}
     for rollout in reversed(await site.store.rollouts()):
         for run in await site.store.runs(rollout.rollout_id):
-            if run.node == name and run.phase is Phase.DONE:
-                return plans[rollout.plan_id].node(name).step.from_driver
+            step = plans[rollout.plan_id].node(name).step if run.node == name else None
+            if step is not None and run.phase is Phase.DONE and step.kind is StepKind.CHANGE:
+                return step.from_driver
     raise Refused(
         f"no finished change of {name} is known here, so there is nothing to go back to",
         hint=f"name the driver: muster nodes upgrade {name} --driver VERSION",

@@ -1,10 +1,10 @@
 """What the scheduler says of the site's nodes, under the site's names for them: who works there, and who took them out of service."""
 
+import re
 from collections.abc import Mapping
 
 from muster.control.site import Site
 from muster.model.job import Job, JobState, NodeState, SchedulerNode, SchedulerView
-from muster.model.node import Node
 from muster.planner.work import NO_SCHEDULER, Work
 
 OWNED = ("DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "MAINTENANCE", "MAINT")
@@ -21,7 +21,7 @@ async def work_of(site: Site) -> Work:
 
 def work_in(view: SchedulerView, site: Site) -> Work:
     """`view` under the site's names. A node that the inventory has from the scheduler, and of which the scheduler says nothing, is unknown."""
-    listed = [node.name for node in site.nodes if is_listed(node)]
+    listed = [node.name for node in site.nodes if node.in_slurm]
     if view.trouble:
         words = f"which jobs run there and whether it is drained is unknown: {view.trouble}"
         return Work(unknown=dict.fromkeys(listed, words))
@@ -34,12 +34,8 @@ def work_in(view: SchedulerView, site: Site) -> Work:
         name = names.get(node.name)
         if name is not None and not node.takes_jobs:
             (owned if _is_owned(node) else unknown)[name] = _words(node, view.name)
-    return Work(_jobs(view, names), owned, unknown, told)
-
-
-def is_listed(node: Node) -> bool:
-    """Whether the scheduler is one of the node's sources."""
-    return any(key.startswith("slurm.") for key in node.labels)
+    rollouts = {name: of for node in view.nodes if (name := names.get(node.name)) in owned and (of := _rollout(node))}
+    return Work(_jobs(view, names), owned, unknown, told, rollouts)
 
 
 def _jobs(view: SchedulerView, names: Mapping[str, str]) -> Mapping[str, tuple[Job, ...]]:
@@ -50,6 +46,15 @@ def _jobs(view: SchedulerView, names: Mapping[str, str]) -> Mapping[str, tuple[J
                 if node in names:
                     on.setdefault(names[node], []).append(job)
     return {name: tuple(jobs) for name, jobs in on.items()}
+
+
+_OURS = re.compile(r"muster (rollout-\w+):")
+
+
+def _rollout(node: SchedulerNode) -> str:
+    """The rollout that has drained it, by the reason; empty where a person has."""
+    found = _OURS.match(node.reason)
+    return found[1] if found else ""
 
 
 def _is_owned(node: SchedulerNode) -> bool:

@@ -6,13 +6,13 @@ from its beginning: whatever changes a node is a named task that the node itself
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
 
-from muster.executor.session import NOT_BEGUN, Session, TaskEnd, TaskState
-from muster.executor.words import counted, last_words, verdict_words
+from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
+from muster.executor.scene import Result, Scene, away, waiting
+from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
+from muster.executor.words import last_words, verdict_words
 from muster.model.command import (
-    Answered,
     FetchPackages,
     GiveBackSettings,
     InstallPackages,
@@ -24,15 +24,11 @@ from muster.model.command import (
     Work,
 )
 from muster.model.fact import Fact, FactValue, NodeFacts, Unknown
-from muster.model.frozen import dataclass
-from muster.model.job import Job
 from muster.model.phase import Event, Phase
-from muster.model.plan import Expectation, Plan, Step
-from muster.model.run import Run
+from muster.model.plan import Expectation
 from muster.model.validation import Validated
 from muster.model.verdict import Pass, Undecided, Verdict
 from muster.node import readiness, restart, settings
-from muster.ports import PackageManager, Scheduler, Validator
 
 PREFLIGHT_S = 180
 FETCH_S = 3600
@@ -56,54 +52,6 @@ LOOK_HOLDS_S = 60
 
 RELOADING = "the module is being loaded"
 
-KEEP = "/var/lib/muster/node/restore"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a phase came to: the event, words for people, notes to keep, and whether to look again soon."""
-
-    event: Event
-    why: str
-    notes: Mapping[str, str] = field(default_factory=dict)
-    lease: int | None = None
-    retry: bool = False
-    validated: Validated | None = None
-    """A validation that ended, to be kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What a phase works with: the run and its plan, and the ways to look and act."""
-
-    run: Run
-    plan: Plan
-    step: Step
-    session: Session
-    manager: PackageManager
-    scheduler: Scheduler
-    validator: Validator
-    waited_s: float
-    """Seconds since the phase began."""
-
-    @property
-    def now(self) -> datetime:
-        """The time at which this look at the run began, to a second."""
-        return self.run.phase_since + timedelta(seconds=int(self.waited_s))
-
-    @property
-    def keep(self) -> str:
-        return f"{KEEP}/{self.run.run_id}"
-
-    @property
-    def reason(self) -> str:
-        return f"muster {self.run.rollout_id}: {self.step.from_driver} to {self.step.to_driver}"
-
-
-def waiting(why: str) -> Result:
-    """Nothing decided yet; look again."""
-    return Result(Event.WAITING, why)
-
 
 def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str, ...]:
     """What is not as expected, in words; an Unknown is never as expected."""
@@ -119,7 +67,7 @@ def unmet(expectations: tuple[Expectation, ...], facts: NodeFacts) -> tuple[str,
 async def preflight(scene: Scene) -> Result:
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.REFUSED, f"already runs {scene.step.to_driver}")
     moved = unmet(scene.step.expects, facts)
@@ -133,7 +81,7 @@ async def preflight(scene: Scene) -> Result:
     text += scene.manager.preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
-        return _away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return Result(Event.REFUSED, last_words(outcome.stdout) or last_words(outcome.stderr) or "preflight failed")
     return Result(Event.PASSED, last_words(outcome.stdout))
@@ -149,9 +97,12 @@ def wanted(programs: tuple[str, ...]) -> str:
 
 
 async def lease(scene: Scene) -> Result:
-    taken = await scene.session.take_lease(scene.reason)
+    return leased(await scene.session.take_lease(scene.reason))
+
+
+def leased(taken: LeaseAnswer | Unreachable) -> Result:
     if isinstance(taken, Unreachable):
-        return _away(taken)
+        return away(taken)
     if taken.number is None:
         return Result(Event.REFUSED, taken.words)
     return Result(Event.PASSED, f"lease {taken.number}", lease=taken.number)
@@ -160,31 +111,7 @@ async def lease(scene: Scene) -> Result:
 async def fetch(scene: Scene) -> Result:
     text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
     work = FetchPackages(scene.step.packages, scene.step.back)
-    return _retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
-
-
-async def cordon(scene: Scene) -> Result:
-    outcome = await scene.scheduler.cordon(scene.session.node, scene.reason)
-    if isinstance(outcome, Unreachable):
-        return _away(outcome)
-    if outcome.exit_status != 0:
-        return Result(Event.REFUSED, last_words(outcome.stdout + outcome.stderr))
-    return Result(Event.PASSED, last_words(outcome.stdout) or "no new job starts here")
-
-
-async def drain(scene: Scene) -> Result:
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return _away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return Result(Event.PASSED, "no job runs here")
-    words = _job_words(jobs)
-    if scene.waited_s > _drain_limit_s(scene):
-        return Result(
-            Event.REFUSED,
-            f"not drained after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}",
-        )
-    return waiting(words)
+    return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
 async def baseline(scene: Scene) -> Result:
@@ -193,7 +120,7 @@ async def baseline(scene: Scene) -> Result:
         return ended
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     moved = unmet(scene.step.expects, facts)
     if moved:
         return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
@@ -219,13 +146,16 @@ async def restore_point(scene: Scene) -> Result:
     if scene.waited_s > LOOK_HOLDS_S and scene.run.waiting != _under_way(what):
         facts = await scene.session.look()
         if isinstance(facts, Unreachable):
-            return _away(facts)
+            return away(facts)
         moved = unmet(scene.step.expects, facts)
         if moved:
             return Result(Event.REFUSED, "the node moved while it waited: " + "; ".join(moved))
+    taken = await taken_over(scene)
+    if taken is not None:
+        return taken
     text = settings.save(scene.keep) + scene.manager.save(scene.step.back, scene.keep)
     ended = await scene.session.task("save", text, SaveRestorePoint(scene.run.run_id), SAVE_S)
-    return _retried(scene, ended, what)
+    return retried(scene, ended, what)
 
 
 async def apply(scene: Scene) -> Result:
@@ -233,7 +163,7 @@ async def apply(scene: Scene) -> Result:
     work = InstallPackages(scene.step.packages, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the packages are being changed")
     if ended.state in NOT_BEGUN:
@@ -251,7 +181,7 @@ async def reload(scene: Scene) -> Result:
             return late
     ended = await scene.session.task("reload", restart.RELOAD, Reload(), RELOAD_S)
     if not isinstance(ended, TaskEnd):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting(RELOADING)
     if ended.state in NOT_BEGUN:
@@ -263,7 +193,7 @@ async def reload(scene: Scene) -> Result:
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
     return _driver_failed(scene, f"the module did not load: {ended.words}")
@@ -294,7 +224,7 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
     """What of the node's stack is not as expected or not whole, now, or is there and should not be; or that the node is away."""
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     there = scene.manager.installed(facts)
     return (
         *unmet(expected, facts),
@@ -307,7 +237,7 @@ async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
     ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
-    return _retried(scene, ended, "giving back what the node was set to")
+    return retried(scene, ended, "giving back what the node was set to")
 
 
 async def validate(scene: Scene) -> Result:
@@ -325,23 +255,23 @@ async def validate(scene: Scene) -> Result:
 
 
 async def give_back(scene: Scene) -> Result:
-    outcome = await scene.scheduler.uncordon(scene.session.node, scene.reason)
+    outcome = await uncordon(scene)
     if isinstance(outcome, Unreachable):
-        return _away(outcome)
+        return away(outcome)
     if outcome.exit_status != 0:
         return waiting(f"the cordon could not be lifted: {last_words(outcome.stdout + outcome.stderr)}")
     released = await scene.session.release_lease()
     if isinstance(released, Unreachable):
-        return _away(released)
+        return away(released)
     if released.number is None:
         return waiting(released.words)
-    return Result(Event.PASSED, "in service again")
+    return Result(Event.PASSED, last_words(outcome.stdout) if scene.session.node.in_slurm else "in service again")
 
 
 async def probation(scene: Scene) -> Result:
     facts = await scene.session.look(whole=True)
     if isinstance(facts, Unreachable):
-        return _away(facts)
+        return away(facts)
     back = scene.run.notes.get("direction") == "back"
     wrong = unmet(scene.step.expects if back else scene.step.done_when, facts)
     if wrong:
@@ -355,7 +285,7 @@ async def rollback(scene: Scene) -> Result:
     text = scene.manager.restore(scene.step.back, scene.keep, scene.step.packages)
     work = InstallPackages(scene.step.back, scene.step.coming)
     ended = await scene.session.task("restore", text, work, INSTALL_S)
-    result = _retried(scene, ended, "the way back")
+    result = retried(scene, ended, "the way back")
     never_loaded = (
         scene.run.notes.get("failed_in") in (None, Phase.APPLY_REQUIRED.value) or "not_the_driver" in scene.run.notes
     )
@@ -369,14 +299,14 @@ async def rollback_reload(scene: Scene) -> Result:
     if scene.run.waiting != _under_way(what):  # it may never have left
         facts = await scene.session.look()
         if isinstance(facts, Unreachable):
-            return _away(facts)
+            return away(facts)
         if not unmet(scene.step.expects, facts):
             return Result(Event.PASSED, f"{scene.step.from_driver} is loaded")
         late = await late_jobs(scene)
         if late is not None:
             return late
     ended = await scene.session.task("reload-back", restart.RELOAD, Reload(), RELOAD_S)
-    result = _retried(scene, ended, what)
+    result = retried(scene, ended, what)
     return Result(Event.RESTART_BY_REBOOT, result.why) if result.event is Event.FAILED else result
 
 
@@ -444,18 +374,14 @@ PHASES: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
 """Every phase that is not an end, with what is done in it."""
 
 
-def _away(outcome: Unreachable) -> Result:
-    return Result(Event.WAITING, f"unreachable ({outcome.kind}): {outcome.why}", notes={"unreachable": outcome.kind})
-
-
 def _under_way(what: str) -> str:
     return f"{what} is under way"
 
 
-def _retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
+def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
     """For tasks that may be tried again: they change nothing, or they mend."""
     if isinstance(ended, Unreachable):
-        return _away(ended)
+        return away(ended)
     match ended.state:
         case TaskState.RUNNING:
             return waiting(_under_way(what))
@@ -484,7 +410,7 @@ async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     """The validation's task, ended in one way or another; or what to do meanwhile."""
     ended = await scene.session.task(name, scene.validator.script(), _VALIDATE, scene.validator.limit_s)
     if isinstance(ended, Unreachable):
-        return _away(ended)
+        return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the GPUs are being exercised")
     if ended.state in NOT_BEGUN:
@@ -531,7 +457,7 @@ async def _restart(scene: Scene) -> Result:
     before, asked = scene.run.notes.get(f"boot_before_{phase}"), scene.run.notes.get(f"asked_{phase}")
     if before is None or asked is None:
         if isinstance(boot, Unreachable):
-            return _away(boot)
+            return away(boot)
         if before is None:
             return Result(Event.WAITING, "will restart", notes={f"boot_before_{phase}": boot})
     if isinstance(boot, str) and boot != before:
@@ -553,37 +479,6 @@ async def _restart(scene: Scene) -> Result:
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
-
-
-async def late_jobs(scene: Scene) -> Result | None:
-    """What to do about jobs on a drained node; None when there are none. On a machine without a scheduler nothing keeps a new one away.
-
-    They are waited for as long as the pool lets a drain last. After that the change is given up, which is not the driver's fault; on the way
-    back from a driver that failed it still is.
-    """
-    jobs = await scene.scheduler.jobs(scene.session.node)
-    if isinstance(jobs, Unreachable):
-        return _away(jobs)
-    if not isinstance(jobs, Answered) and not jobs:
-        return None
-    words = f"{_job_words(jobs)} (after the drain)"
-    if scene.waited_s <= _drain_limit_s(scene):
-        return waiting(words)
-    why = f"given up after {_drain_limit_s(scene)} s, the pool's limit, and no job was ended: {words}"
-    if scene.run.notes.get("direction") == "back":
-        return Result(Event.FAILED, why)  # what the way back is for stays its cause, and stays the driver's
-    return Result(Event.FAILED, why, notes={"cause": why, "not_the_driver": why, "direction": "back"})
-
-
-def _job_words(jobs: tuple[Job, ...] | Answered) -> str:
-    if isinstance(jobs, Answered):
-        return f"which jobs run here is unknown: {last_words(jobs.stdout + jobs.stderr)}"
-    names = dict.fromkeys(job.name for job in jobs)
-    return f"waits for {counted(len(jobs), 'process', 'processes')} on the GPUs: {', '.join(list(names)[:3])}"
-
-
-def _drain_limit_s(scene: Scene) -> int:
-    return scene.plan.limits(scene.run.node).drain_limit_s
 
 
 def _driver_failed(scene: Scene, cause: str) -> Result:

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from muster.executor import machine
-from muster.executor.phases import PHASES, Result, Scene
+from muster.executor.repairs import OF_KIND
+from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
 from muster.model.errors import MusterError
@@ -126,7 +127,7 @@ class Runner:
             validator=self._tools.validator,
             waited_s=(now - run.phase_since).total_seconds(),
         )
-        return await PHASES[run.phase](scene)
+        return await OF_KIND[scene.step.kind][run.phase](scene)
 
     async def _note(self, run: Run, key: str, record: Record) -> None:
         if key not in self._noted:

@@ -159,14 +159,18 @@ class Session:
     def _drain_limit_s(self) -> int:
         return self.plan.limits(self.node.name).drain_limit_s
 
-    async def release_lease(self) -> LeaseAnswer | Unreachable:
-        """Give the node back; a lease that is not there any more is fine, somebody else's is left alone."""
-        intent = ReleaseLease(self.run.rollout_id)
+    async def release_lease(self, *, of: str = "") -> LeaseAnswer | Unreachable:
+        """Give the node back; a lease that is not there any more is fine, somebody else's is left alone.
+
+        `of` names an ended rollout whose lease is given back in place of this one's.
+        """
+        rollout_id = of or self.run.rollout_id
+        intent = ReleaseLease(rollout_id)
         await self.note(
-            f"{self.run.run_id}-{self.run.phase.value}",
+            f"{self.run.run_id}-{self.run.phase.value}{of}",
             Record(self.at, self.holder, self.node.name, "command", describe(intent)),
         )
-        text = lease_release(rollout_id=self.run.rollout_id)
+        text = lease_release(rollout_id=rollout_id)
         outcome = await self.transport.run(self.node, Command(("sh", "-s"), text.encode(), ASK_S, intent))
         if isinstance(outcome, Unreachable):
             return outcome

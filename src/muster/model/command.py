@@ -33,6 +33,43 @@ class AskScheduler:
 
 
 @dataclass(frozen=True, slots=True)
+class CordonNodes:
+    """Have the scheduler begin no new job on `nodes` (its names for them), for this `reason`."""
+
+    nodes: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class UncordonNodes:
+    """Have the scheduler take `nodes` (its names for them) for new jobs again."""
+
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignalJob:
+    """Have the scheduler send a job a signal (`USR1`): it is to write a checkpoint."""
+
+    job_id: str
+    signal: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueJob:
+    """Have the scheduler end a job and put it back into its queue."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndJob:
+    """Have the scheduler end a job for good."""
+
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Preflight:
     """Ask whether `pins` could be installed and `back` could be restored; change nothing."""
 
@@ -132,9 +169,13 @@ class Alert:
     """Tell people, on this machine, by a program of the operator's."""
 
 
+JobWork: TypeAlias = SignalJob | RequeueJob | EndJob
+"""What a scheduler may be told to do with a job."""
+
 Intent: TypeAlias = (
-    Alert | Collect | ListJobs | AskScheduler | Preflight | TakeLease | ReleaseLease | ShowLease | StartTask | PollTask
-)
+    Alert | Collect | ListJobs | AskScheduler | CordonNodes | UncordonNodes | JobWork | Preflight | TakeLease | ReleaseLease
+    | ShowLease | StartTask | PollTask
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +221,13 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
             TakeLease() | ReleaseLease() | SaveRestorePoint() | GiveBackSettings() | PollTask() | AskScheduler()
-        ):  # texts alone, under their own names
+            | SignalJob() | RequeueJob() | EndJob()
+        ):  # fmt: skip  # texts alone, under their own names
             body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
+        case CordonNodes(nodes=nodes, reason=reason):
+            body |= {"nodes": list(nodes), "reason": reason}
+        case UncordonNodes(nodes=nodes):
+            body |= {"nodes": list(nodes)}
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():

@@ -101,11 +101,23 @@ class Job:
     tres_wanted: str = ""
     tres_held: str = ""
     tres_per: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    is_process: bool = False
+    """A process that holds a GPU, which no scheduler knows: `job_id` is its process id."""
 
     @property
     def gang(self) -> bool:
         """Whether it runs on several nodes at once: taking one of them away ends it on all."""
         return max(len(self.nodes), self.size or 0) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The nodes of a running job: on `cordoned` of `size` no new job begins, whoever's sake it is for, and whether the asker is the `first` of
+    those that its own rollout has cordoned."""
+
+    first: bool
+    cordoned: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,11 @@ class Node:
     source: str
 
     @property
+    def in_slurm(self) -> bool:
+        """Whether Slurm is one of the sources that listed it."""
+        return any(key.startswith("slurm.") for key in self.labels)
+
+    @property
     def via(self) -> Via:
         """How it is reached."""
         if self.address == LOCAL_ADDRESS:

@@ -58,12 +58,20 @@ class Expectation:
     value: str
 
 
+class StepKind(StrEnum):
+    """What is done to the node. `change`: from one whole stack to another, with a way back. `repair`: from whatever lies there to one whole
+    stack; there is nothing worth going back to. Closed."""
+
+    CHANGE = "change"
+    REPAIR = "repair"
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One change of one node's stack: from what to what, by which packages, what it expects and when it is done.
 
     `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
-    back; the change is refused where they can't be had.
+    back; the change is refused where they can't be had. Of a repair they are what lies there, whole or not.
     """
 
     from_driver: str
@@ -75,6 +83,7 @@ class Step:
     restart: str
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
+    kind: StepKind = StepKind.CHANGE
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -166,6 +175,10 @@ class PoolLimits:
     drain_limit_s: int
     tier: str = "standard"
     windows: tuple[Span, ...] = ()
+    drain_signal: str = ""
+    """What a job that is to be interrupted is sent first (`USR1`); empty: nothing."""
+    checkpoint_wait_s: int = 0
+    """How long after that it may go on."""
 
     def open_at(self, at: datetime) -> bool:
         """Whether a change in this pool may begin at `at`."""
@@ -337,11 +350,14 @@ def _body_1(plan: Plan) -> dict[str, object]:
 
 
 def _pool_body(limits: PoolLimits) -> dict[str, object]:
+    # Left out where nothing is set: a plan that was made before there were these keeps its id.
+    interrupts: dict[str, object] = {"drain_signal": limits.drain_signal} if limits.drain_signal else {}
+    interrupts |= {"checkpoint_wait_s": limits.checkpoint_wait_s} if limits.checkpoint_wait_s else {}
     return {
         "pool": limits.pool, "nodes": limits.nodes, "unavailable": limits.unavailable, "drain_policy": limits.drain_policy,
         "drain_limit_s": limits.drain_limit_s, "tier": limits.tier,
         "windows": [[span.opens.isoformat(), span.closes.isoformat()] for span in limits.windows],
-    }  # fmt: skip
+    } | interrupts  # fmt: skip
 
 
 def _stage_body(stage: Stage) -> dict[str, object]:
@@ -362,6 +378,8 @@ def _step_body(step: Step) -> dict[str, object]:
         "restart": step.restart,
         "expects": {e.path: e.value for e in step.expects},
         "done_when": {e.path: e.value for e in step.done_when},
+        # Plans of before there were other kinds keep their ids.
+        **({} if step.kind is StepKind.CHANGE else {"kind": step.kind.value}),
     }
 
 

@@ -4,6 +4,7 @@ It opens no file; whose plan it is, and whether its id is the one it was kept un
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from muster.model.frozen import dataclass
@@ -19,6 +20,7 @@ from muster.model.plan import (
     Span,
     Stage,
     Step,
+    StepKind,
     Stratum,
     Waiting,
     WaitingOn,
@@ -135,15 +137,22 @@ def _pool_1(value: object, at: str) -> PoolLimits:
 
 
 def _pool(value: object, at: str) -> PoolLimits:
-    part = _Part.of(value, at, *_POOL_1, "tier", "windows")
+    may_be = ("drain_signal", "checkpoint_wait_s")
+    there = tuple(key for key in may_be if isinstance(value, Mapping) and key in value)
+    part = _Part.of(value, at, *_POOL_1, "tier", "windows", *there)
     windows = tuple(_span(span, here) for here, span in part.items("windows"))
-    return _limits(part, part.text("tier"), windows)
+    return replace(
+        _limits(part),
+        tier=part.text("tier"),
+        windows=windows,
+        drain_signal=part.text("drain_signal") if "drain_signal" in there else "",
+        checkpoint_wait_s=part.whole("checkpoint_wait_s") if "checkpoint_wait_s" in there else 0,
+    )
 
 
-def _limits(part: "_Part", tier: str = "standard", windows: tuple[Span, ...] = ()) -> PoolLimits:
+def _limits(part: "_Part") -> PoolLimits:
     return PoolLimits(
-        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s"),
-        tier, windows,
+        part.text("pool"), part.whole("nodes"), part.whole("unavailable"), part.text("drain_policy"), part.whole("drain_limit_s")
     )  # fmt: skip
 
 
@@ -205,7 +214,11 @@ def _step_from(value: object, at: str) -> Step:
         "restart",
         "expects",
         "done_when",
+        *(("kind",) if isinstance(value, Mapping) and "kind" in value else ()),
     )
+    kind = step.text("kind") if "kind" in step.members else StepKind.CHANGE.value
+    if kind not in tuple(StepKind) or (kind == StepKind.CHANGE.value and "kind" in step.members):
+        raise ValueError(f"{at}.kind: {kind!r} is no kind of step")
     return Step(
         from_driver=step.text("from_driver"),
         to_driver=step.text("to_driver"),
@@ -216,6 +229,7 @@ def _step_from(value: object, at: str) -> Step:
         restart=step.text("restart"),
         expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
         done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
+        kind=StepKind(kind),
     )  # fmt: skip
 
 

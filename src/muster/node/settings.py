@@ -20,7 +20,8 @@ _FIELDS = (
 _LOOK = """\
 PATH=$PATH:/usr/sbin:/sbin
 export PATH LC_ALL=C
-settings() { nvidia-smi --query-gpu=@FIELDS@ --format=csv,noheader,nounits 2>/dev/null | sed 's/, /|/g'; }
+# A driver that does not work says so in place of a GPU; that is no setting.
+settings() { nvidia-smi --query-gpu=@FIELDS@ --format=csv,noheader,nounits 2>/dev/null | sed -n '/^GPU-/s/, /|/gp'; }
 # GPU, profile and place of each MIG instance, as `mig -cgi` takes them again.
 layout() {
   nvidia-smi mig -lgi 2>/dev/null |

@@ -46,6 +46,8 @@ def pool_limits(
             pool.drain.limit_s,
             pool.tier.value,
             windows.get(pool.name, ()),
+            pool.drain.signal or "",
+            pool.drain.checkpoint_wait_s,
         )
         for pool in policy.pools
         if pool.name in sizes

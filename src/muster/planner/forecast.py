@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from muster.model.plan import Forecast, NodePlan, PoolLimits, Span, Stage
+from muster.model.policy import DrainPolicy
 
 CHANGE_TAKES_S = 1800
 """Half an hour for packages, a restart and the validation of one node. An assumption: the first canary shows what it is here."""
@@ -36,10 +37,13 @@ def forecast(
 
 
 def _drain_s(part: NodePlan, limits: Mapping[str, PoolLimits], free: Mapping[str, int | None]) -> int:
-    """How long a node takes no new work before its change: until its jobs end, at most as long as its pool's drain may last."""
+    """How long a node takes no new work before its change: until its jobs end, at most as long as its pool's drain may last. A job that may
+    be interrupted has its time for a checkpoint."""
     if part.idle:
         return 0
     most, left = limits[part.pool].drain_limit_s, free[part.node]
+    if part.drain != DrainPolicy.WAIT.value:
+        most = limits[part.pool].checkpoint_wait_s
     return most if left is None else min(left, most)
 
 

@@ -6,7 +6,7 @@ A note of severity `fatal` forbids approval and apply; `advice` is shown.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from muster.model.plan import Plan, Stage, Step
+from muster.model.plan import Plan, Stage, Step, StepKind
 from muster.planner.lint_work import work_notes
 from muster.planner.note import Note
 from muster.solver.words import DOUBT
@@ -121,6 +121,11 @@ def _bounds(plan: Plan) -> Iterator[Note]:
 
 
 def _steps(plan: Plan) -> Iterator[Note]:
+    repaired = [part.node for part in plan.nodes if part.step.kind is StepKind.REPAIR]
+    if len(repaired) > 1:
+        yield Note("fatal", repaired[1], "is repaired together with others: a repair is of one node")
+    if repaired and plan.approvals < 1:
+        yield Note("fatal", repaired[0], "is repaired without anybody's approval, and has no way back")
     # Nodes that are alike share the very step, and there are dozens of steps for thousands of nodes.
     found: dict[int, tuple[tuple[str, str], ...]] = {}
     for part in plan.nodes:
@@ -130,14 +135,17 @@ def _steps(plan: Plan) -> Iterator[Note]:
 
 
 def _step(step: Step) -> Iterator[tuple[str, str]]:
-    yield from (("fatal", says) for says in (*_way(step), *_proof(step)))
+    way = _repair(step) if step.kind is StepKind.REPAIR else _way(step)
+    yield from (("fatal", says) for says in (*way, *_proof(step)))
     if step.restart not in ("reload", "reboot"):
         yield "fatal", f"restarts by {step.restart!r}, which nobody knows"
     if not step.packages or set(step.expects) == set(step.done_when):
         yield "fatal", "changes nothing"
     expected = {each.path: each.value for each in step.expects}
     loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")
-    if loaded != disk:
+    if step.kind is StepKind.REPAIR:
+        yield "advice", "has no way back from its repair: where that fails, it stays out of service for a person"
+    elif loaded != disk:
         yield "advice", f"runs {loaded} with {disk} on disk: a failed change ends in quarantine, not in {loaded}"
 
 
@@ -151,6 +159,18 @@ def _way(step: Step) -> Iterator[str]:
         yield "expects nothing, so a moved node would not be noticed"
     elif any(expected.get(f"package[{pin.name}].version") != pin.version for pin in step.back):
         yield "goes back to packages that it is not expected to have"
+
+
+def _repair(step: Step) -> Iterator[str]:
+    """What lies there is expected as it was seen, each package with its version and its state: there is no way back to it."""
+    expected = {each.path: each.value for each in step.expects}
+    if not expected:
+        yield "expects nothing, so a moved node would not be noticed"
+    elif any(
+        expected.get(f"package[{pin.name}].version") != pin.version or f"package[{pin.name}].state" not in expected
+        for pin in step.back
+    ):
+        yield "repairs packages that it is not expected to have"
 
 
 def _proof(step: Step) -> Iterator[str]:

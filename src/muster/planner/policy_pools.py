@@ -203,11 +203,13 @@ def cuda_range(text: str) -> Ranges[CudaVersion] | None:
 
 
 def signal_name(text: str) -> str:
-    """A signal without its `SIG`; raises ValueError for one that cannot be caught or does not exist."""
-    name = text.removeprefix("SIG")
+    """A signal without its `SIG`, and with the `B:` of Slurm's `--signal` where it stands there: then the batch script alone is sent it, else
+    the job's steps. Raises ValueError for one that cannot be caught or does not exist."""
+    batch = "B:" if text.startswith("B:") else ""
+    name = text.removeprefix(batch).removeprefix("SIG")
     if name not in _SIGNALS:
         raise ValueError(f"{text!r} is no signal a job can catch: {', '.join(_SIGNALS)}")
-    return name
+    return batch + name
 
 
 def _drain(reader: Reader, node: Node, what: str) -> Drain:
@@ -216,7 +218,7 @@ def _drain(reader: Reader, node: Node, what: str) -> Drain:
     default = Drain()
     drain = Drain(
         policy=fields.choice("policy", _DRAINS, default.policy),
-        signal=fields.value("signal", signal_name, None, "write USR1, USR2 or TERM"),
+        signal=fields.value("signal", signal_name, None, "write USR1, USR2 or TERM; B:USR1 for the batch script alone"),
         checkpoint_wait_s=fields.value("checkpoint_wait", parse_duration_s, 0, DURATION_HINT),
         limit_s=fields.value("limit", parse_duration_s, default.limit_s, DURATION_HINT),
     )

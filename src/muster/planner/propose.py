@@ -58,6 +58,8 @@ class PlanInput:
     policy_name: str = "fleet.yaml"
     carried: Callable[[NodeClass, str, str, str], Carried | NotNamed] = same_names
     """What carries a driver on a class of nodes, given target, flavour and the package version where names stay."""
+    judge: Callable[[NodeFacts, str], No | Way] | None = None
+    """Judges each node (its facts, its pool) in place of `Judge`: a repair does not ask what a rollout asks."""
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ class _Draft:
 def propose(given: PlanInput) -> Plan:
     """The plan; the same input gives the same plan, and a fleet that is as wanted gives a plan without nodes."""
     draft = _Draft()
-    judge = Judge(given.policy.pools, given.managers, given.solve, given.carried)
+    judge = given.judge or Judge(given.policy.pools, given.managers, given.solve, given.carried)
     served: list[budget.Served] = []
     for node in given.nodes:
         placing = given.placings[node.name]
@@ -157,7 +159,9 @@ def _laid_out(given: PlanInput, draft: _Draft) -> Layout:
     return lay_out(units, _wishes(given.policy), given.policy.rollout.control)
 
 
-def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool | None) -> None:
+def _node(
+    given: PlanInput, draft: _Draft, judge: Callable[[NodeFacts, str], No | Way], node: Node, pool: Pool | None
+) -> None:
     """One node: what is to be done, or why nothing is."""
     facts = given.facts.get(node.name)
     refused = _not_plannable(given, node, pool, facts)
@@ -193,7 +197,7 @@ def _node(given: PlanInput, draft: _Draft, judge: Judge, node: Node, pool: Pool 
         gpus=found.gpus,
         jobs=work.jobs,
         free_at=work.free_at,
-        drain=pool.drain.policy.value,
+        drain=pool.drain.policy.value if node.name in given.work.told else DrainPolicy.WAIT.value,
     )
 
 
@@ -277,7 +281,12 @@ def _drop_too_large(draft: _Draft, limits: Mapping[str, PoolLimits], bounds: Seq
 def _keep_jobs_startable(
     given: PlanInput, layout: Layout, parts: dict[str, NodePlan], limits: Mapping[str, PoolLimits]
 ) -> None:
-    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for."""
+    """A job that is to be requeued must fit the nodes that remain once its stage is out; else its end is waited for. Nodes that take no jobs
+    now, for whoever's sake, do not remain."""
+    closed: dict[str, int] = {}
+    for name in (*given.work.owned, *given.work.unknown):
+        for pool in given.placings[name].pools if name in given.placings else ():
+            closed[pool] = closed.get(pool, 0) + 1
     jobs: dict[str, Job] = {job.job_id: job for each in given.work.jobs.values() for job in each}
     for stage in layout.stages:
         out: dict[str, int] = {}
@@ -287,7 +296,7 @@ def _keep_jobs_startable(
             part = parts[name]
             if part.drain == DrainPolicy.WAIT.value:
                 continue
-            left = limits[part.pool].nodes - out[part.pool]
+            left = limits[part.pool].nodes - out[part.pool] - closed.get(part.pool, 0)
             stuck = [
                 j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
             ]
@@ -305,16 +314,11 @@ def unheeded(given: PlanInput, parts: Sequence[NodePlan]) -> tuple[str, ...]:
     """What the policy asks for and this release does not do, where going on without it takes down no job and no node: said, so that whoever
     approves knows. What would be broken by going on is left out instead."""
     policy = given.policy
-    used = {part.pool for part in parts}
-    asked = {
-        "security.max_open_severity": policy.security.max_open_severity is not None,
-        "the scheduler is not told of the drain: keep new jobs away from the nodes of a stage by hand": bool(
-            given.work.told
-        ),
-    } | {
-        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} (jobs are waited for, none is ended)": True
+    plain = {part.pool for part in parts if part.node not in given.work.told}
+    asked = {"security.max_open_severity": policy.security.max_open_severity is not None} | {
+        f"pools.{pool.name}.drain.policy {pool.drain.policy.value} on nodes without a scheduler (processes are waited for, none is ended)": True
         for pool in policy.pools
-        if pool.name in used and pool.drain.policy is not DrainPolicy.WAIT
+        if pool.name in plain and pool.drain.policy is not DrainPolicy.WAIT
     }
     return tuple(f"{NOT_HEEDED} {what}" for what, is_asked in asked.items() if is_asked)
 

@@ -107,7 +107,7 @@ class Judge:
 
 def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
     """What of the facts counts, whatever the pool; or why the node cannot be planned on in any."""
-    refused = _held(facts) or _image_booted(facts)
+    refused = held(facts) or image_booted(facts)
     if refused is not None:
         return refused
     kind = node_class(facts, managers)
@@ -120,10 +120,10 @@ def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
         words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
         return No(WaitingOn.OWNED_BY_HUMAN, words)
     stack = tuple((path, facts.text(path) or Unknown(_why(facts, path))) for path in _STACK)
-    return _Seen(kind, manager, stack, _stratum(facts, kind), _gpus(facts), domain_of(facts))
+    return _Seen(kind, manager, stack, stratum(facts, kind), _gpus(facts), domain_of(facts))
 
 
-def _held(facts: NodeFacts) -> No | None:
+def held(facts: NodeFacts) -> No | None:
     """A node that somebody holds, or of which that cannot be told."""
     held, holder = facts.value("lease.held"), facts.text("lease.holder")
     if holder or held is True:
@@ -135,7 +135,7 @@ def _held(facts: NodeFacts) -> No | None:
     return None
 
 
-def _image_booted(facts: NodeFacts) -> No | None:
+def image_booted(facts: NodeFacts) -> No | None:
     """A node whose root does not outlive a restart, or of which that cannot be told."""
     kind = facts.text("root_fs.kind")
     if kind is None:
@@ -173,15 +173,15 @@ def _change(node: _Seen, pool: Pool, answer: Solution, carried: Names) -> No | W
         packages=packages,
         back=kind.packages,
         restart="reload" if pool.reload is Permission.ALLOWED and not answer.reboot else "reboot",
-        expects=_stack_is(seen, kind.packages),
-        done_when=_stack_is(wanted, packages),
+        expects=stack_is(seen, kind.packages),
+        done_when=stack_is(wanted, packages),
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
     because = tuple(f"{target}: {sentence(rule)}" for rule in said)
     return Way(step, node.stratum, node.gpus, node.domain, because)
 
 
-def _stratum(facts: NodeFacts, kind: NodeClass) -> str:
+def stratum(facts: NodeFacts, kind: NodeClass) -> str:
     """What software can see of a node before the change: model, VBIOS, kernel, flavour."""
     vbios = facts.value("gpu.vbios")
     seen = "not known" if isinstance(vbios, Unknown) else "+".join(vbios) if isinstance(vbios, tuple) else str(vbios)
@@ -198,7 +198,7 @@ def domain_of(facts: NodeFacts) -> str:
     return "" if named is None or named == NO_DOMAIN else named
 
 
-def _stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
+def stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
     return (
         *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
         *(Expectation(path, values[path]) for path in _STACK),

@@ -8,6 +8,7 @@ from muster.model.quantities import duration_text
 from muster.planner.folding import folded
 from muster.planner.forecast import CHANGE_TAKES_S
 from muster.planner.gates import LATER_FAILURES_TO_HALT
+from muster.planner.mend import REPAIRS
 from muster.planner.note import Note
 from muster.planner.power import power
 from muster.planner.propose import NOT_HEEDED
@@ -49,7 +50,7 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
     said = [heading(plan)]
     if plan.parent is not None:
         said.append(f"  a round of {plan.parent}, whose approval covers it as long as it stays within")
-    said += [f"  {why}" if why.startswith(NOT_HEEDED) else f"  admitted: {why}" for why in plan.because]
+    said += [f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS)) else f"  admitted: {why}" for why in plan.because]
     if plan.nodes:
         said += [_breaks(plan), *_cost(plan), *_stages(plan, wide=wide), *_limits(plan, wide=wide), *_strata(plan)]
     said += _left(plan, wide=wide)
@@ -72,7 +73,13 @@ def _breaks(plan: Plan) -> str:
     work = f"{idle} idle, {len(busy)} busy" + (f" with {len(jobs)} {_plural(len(jobs), 'job')}" if jobs else "")
     drains = Counter(part.drain for part in busy)
     ways = ", ".join(f"{count} by {drain}" for drain, count in sorted(drains.items()) if drain != "wait")
-    return f"  breaks: {', '.join(said)}; now {work}" + (f"; drained {ways}, the rest by waiting" if ways else "")
+    policies = {limits.pool: limits.drain_policy for limits in plan.pools}
+    stuck = sum(part.drain == "wait" and policies[part.pool] != "wait" for part in busy)
+    if ways:
+        work += f"; drained {ways}, the rest by waiting"
+    if stuck:
+        work += f"; {stuck} wait for the end of their jobs, which could not begin elsewhere"
+    return f"  breaks: {', '.join(said)}; now {work}"
 
 
 def _cost(plan: Plan) -> list[str]:

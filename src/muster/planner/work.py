@@ -19,13 +19,15 @@ class Work:
     """What a scheduler says of the site's nodes, under the site's names for them.
 
     `jobs` are those on each node. `owned` gives, for a node that a person took out of service, who and why; `unknown`, for a node that the
-    scheduler should speak for and does not, why not. `told` are the nodes that it speaks for.
+    scheduler should speak for and does not, why not. `told` are the nodes that it speaks for. `rollouts` gives, of the owned ones, those that a
+    rollout of ours has taken out of service, and its id.
     """
 
     jobs: Mapping[str, tuple[Job, ...]] = field(default_factory=lambda: MappingProxyType({}))
     owned: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     unknown: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     told: frozenset[str] = frozenset()
+    rollouts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 NO_SCHEDULER = Work()

@@ -158,38 +158,123 @@ class Apt:
         )
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
-        files = " ".join(f'"$keep"/{shlex.quote(pin.name)}_*.deb' for pin in back)
-        new = _gone(back, pins)
+        return _brought(back, keep, pins, "the packages of before are back")
+
+    def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+        return (
+            _ENVIRONMENT
+            + _SCRATCH_LISTS
+            + "err=$(private -q update 2>&1 >/dev/null) || unread=$(printf '%s\\n' \"$err\" | sed -n 's/^E: //p' | head -n 1)\n"
+            + _KEPT
+            + f"for pin in {_quoted(pins)}; do\n"
+            + '  private download --print-uris "$pin" >/dev/null 2>&1 || [ -n "$(kept "$pin")" ] || packable "$pin" || lost="$lost $pin"\n'
+            + "done\n"
+            + '[ -z "$lost" ] || {\n'
+            + '  echo "cannot be had, neither from the repository${unread:+ ($unread)} nor from what was kept here:$lost"\n  exit 4\n}\n'
+            + f'echo "all {len(pins)} packages can be had"\n'
+        )
+
+    def gather(self, pins: tuple[PackagePin, ...], keep: str) -> str:
         return (
             _ENVIRONMENT
             + _keep(keep)
-            + _POLICY_RC_D
-            + _PATIENT
-            + _unhold(back)
             + _OWN
-            + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
-            + f"own {_OPTIONS} {_NO_SOURCES} -q install {_ANY_WAY} {files} {_leaving(back, pins)}\n"
-            # Whatever apt says: a package that was cut off in mid-unpack has its old version for apt, and is not whole.
-            + "patiently dpkg --configure -a\nset --\n"
-            + "".join(_still_there(name) for name in new)
-            + f'[ $# = 0 ] || patiently dpkg {_FORCED_REMOVAL} --remove "$@"\nset --\n'
-            + "".join(_needed(pin) for pin in back)
-            + "rc=0\n"
-            # apt gives up on a set that a power cut left half moved ("unmet dependencies"); dpkg takes the same checked files as they are.
-            + '[ $# = 0 ] || patiently dpkg --force-confold --force-confdef --force-downgrade -i "$@" || rc=$?\n'
-            + "[ $rc = 0 ] && { patiently dpkg --configure -a || rc=$?; }\n"
-            + "state=$keep/state\n"
-            + _purged(new)
-            + _RESTORE_ETC
-            + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
-            + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
-            + 'done <"$state/packages" | select_states || rc=1\n'
-            + "audit=$(dpkg --audit) || rc=1\n"
-            + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
-            + "".join(_is_back(pin) for pin in back)
-            + '[ $rc != 0 ] || echo "the packages of before are back"\n'
-            + "exit $rc\n"
+            + 'mkdir -p "$own/lists/partial" "$own/archives/partial" && cd "$keep" || exit 1\n'
+            # Without the repository it goes on with what lies on the node; what cannot be had is named below.
+            + f"own {_OPTIONS} -q update >/dev/null || :\n"
+            + _KEPT
+            + "".join(_gathered(pin) for pin in pins)
+            + _check_debs(pins)
+            + 'echo "gathered and verified"\n'
         )
+
+    def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
+        return _brought(pins, keep, now, f"one whole stack: {len(pins)} packages", guard=_guard(pins, now), hold=True)
+
+
+def _brought(
+    back: tuple[PackagePin, ...],
+    keep: str,
+    pins: tuple[PackagePin, ...],
+    well: str,
+    *,
+    guard: str = "",
+    hold: bool = False,
+) -> str:
+    """The text that brings exactly `back` from the folder `keep`, whatever lies there; names that are only in `pins` go."""
+    new = _gone(back, pins)
+    return (
+        _ENVIRONMENT
+        + _keep(keep)
+        + _POLICY_RC_D
+        + _PATIENT
+        + _OWN
+        + 'mkdir -p "$own/lists/partial" "$own/archives/partial" || exit 1\n'
+        + guard
+        + _unhold(back)
+        + f"own {_OPTIONS} {_NO_SOURCES} -q install {_ANY_WAY} {_files(back)} {_leaving(back, pins)}\n"
+        # Whatever apt says: a package that was cut off in mid-unpack has its old version for apt, and is not whole.
+        + "patiently dpkg --configure -a\nset --\n"
+        + "".join(_still_there(name) for name in new)
+        + f'[ $# = 0 ] || patiently dpkg {_FORCED_REMOVAL} --remove "$@"\nset --\n'
+        + "".join(_needed(pin) + (_damaged(pin) if hold else "") for pin in back)
+        + "rc=0\n"
+        # apt gives up on a set that a power cut left half moved ("unmet dependencies"); dpkg takes the same checked files as they are.
+        + '[ $# = 0 ] || patiently dpkg --force-confold --force-confdef --force-downgrade -i "$@" || rc=$?\n'
+        + "[ $rc = 0 ] && { patiently dpkg --configure -a || rc=$?; }\n"
+        + "state=$keep/state\n"
+        + _purged(new)
+        + _RESTORE_ETC
+        + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
+        + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
+        + 'done <"$state/packages" | select_states || rc=1\n'
+        + (f"{_hold(back).rstrip()} || rc=1\n" if hold else "")
+        + "audit=$(dpkg --audit) || rc=1\n"
+        + '[ -z "$audit" ] || { printf "%s\\n" "$audit"; rc=1; }\n'
+        + "".join(_is_back(pin) for pin in back)
+        + f"[ $rc != 0 ] || echo {shlex.quote(well)}\n"
+        + "exit $rc\n"
+    )
+
+
+def _files(pins: tuple[PackagePin, ...]) -> str:
+    return " ".join(f'"$keep"/{shlex.quote(pin.name)}_*.deb' for pin in pins)
+
+
+def _guard(pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
+    """Nothing but the stack may go or move by a repair. Where apt cannot say (what lies there is too broken for it), dpkg touches the named
+    files alone."""
+    goes = "|".join(_gone(pins, now)) or "-"
+    moves = "|".join(pin.name for pin in pins)
+    return (
+        f"would=$(own {_OPTIONS} {_NO_SOURCES} -s -q install {_ANY_WAY} {_files(pins)} {_leaving(pins, now)} 2>/dev/null) || would=\n"
+        f"""gone=$(printf '%s\\n' "$would" | sed -n 's/^Remv \\([^ ]*\\).*/\\1/p' | grep -vxE '{goes}' | tr '\\n' ' ')\n"""
+        '[ -z "$gone" ] || { echo "E: the repair would remove packages: $gone"; exit 3; }\n'
+        f"""gone=$(printf '%s\\n' "$would" | sed -n 's/^Inst \\([^ ]*\\) \\[.*/\\1/p' | grep -vxE '{moves}' | tr '\\n' ' ')\n"""
+        '[ -z "$gone" ] || { echo "E: the repair would also move packages: $gone"; exit 3; }\n'
+    )
+
+
+_KEPT = """\
+unread= lost=
+kept() { # NAME=VERSION: a file of that version that an earlier change left on the node
+  for file in "$MUSTER_ROOT"/var/lib/muster/node/restore/*/"${1%%=*}"_*.deb "$MUSTER_ROOT/var/lib/muster/node/apt/archives/${1%%=*}"_*.deb; do
+    [ -r "$file" ] && [ "$(dpkg-deb -f "$file" Version 2>/dev/null)" = "${1#*=}" ] && echo "$file" && return
+  done
+}
+packable() { # NAME=VERSION: whole on the node, and so can be packed again
+  [ "$(dpkg-query -W -f '${db:Status-Status} ${Version}' "${1%%=*}" 2>/dev/null)" = "installed ${1#*=}" ] && command -v dpkg-repack >/dev/null
+}
+"""
+
+
+def _gathered(pin: PackagePin) -> str:
+    name, quoted = shlex.quote(pin.name), shlex.quote(str(pin))
+    return (
+        f"if ! ls {name}_*.deb >/dev/null 2>&1; then\n  file=$(kept {quoted})\n"
+        f'  if [ -n "$file" ]; then cp "$file" .; elif own {_OPTIONS} {_AS_ROOT} -q download {quoted} 2>/dev/null; then :\n'
+        f"  elif packable {quoted} && dpkg-repack {name} >/dev/null; then :; else echo 'E: {pin} cannot be had'; exit 4; fi\nfi\n"
+    )
 
 
 _OWN = """\
@@ -226,13 +311,19 @@ done
 """
 """Configuration as it was, without what the new packages laid beside a changed file."""
 
-_PRIVATE_LISTS = """\
+_SCRATCH_LISTS = """\
 scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
 trap 'rm -rf "$scratch"' EXIT
 mkdir -p "$scratch/lists/partial" "$scratch/archives/partial" || exit 1
 private() {
   apt-get -o "Dir::State::lists=$scratch/lists" -o "Dir::Cache=$scratch" -o "Dir::Cache::archives=$scratch/archives" -o Debug::NoLocking=1 "$@"
 }
+"""
+"""Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
+
+_PRIVATE_LISTS = (
+    _SCRATCH_LISTS
+    + """\
 refuse() { # status, what, apt's words
   echo "$2: $(printf '%s\\n' "$3" | sed -n 's/^[EW]: //p' | head -n 1)"
   exit "$1"
@@ -242,7 +333,7 @@ err=$(private -q update 2>&1 >/dev/null) || refuse 3 "the repository cannot be r
 unread=$(printf '%s\\n' "$err" | sed -n 's/^W: \\(Failed to fetch .*\\)/E: \\1/p' | head -n 1)
 gone=
 """
-"""Package lists are read into a scratch folder, so that preflight changes nothing on the node, not even its lists."""
+)
 
 
 def _simulate(what: str, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
@@ -324,6 +415,16 @@ def _needed(pin: PackagePin) -> str:
         f"  [ \"$(dpkg-query -W -f '${{db:Status-Status}} ${{Version}}' {name} 2>/dev/null)\" = {version} ] "
         f'|| set -- "$@" "$keep"/{name}_*.deb\n'
     )
+
+
+def _damaged(pin: PackagePin) -> str:
+    """A package that dpkg calls whole and is not: files of it are gone or cut short, or its kernel module was not built. It is unpacked anew;
+    configuration files are people's own, and no reason."""
+    name, version = shlex.quote(pin.name), shlex.quote(pin.version.rpartition(":")[2].partition("-")[0])
+    wrong = f'[ -n "$(dpkg -V {name} 2>/dev/null | grep -v "^[^ ]* c ")" ]'
+    if "dkms" in pin.name:
+        wrong = f'{{ {wrong} || [ "$(modinfo -F version nvidia 2>/dev/null)" != {version} ]; }}'
+    return f'  case " $* " in *"/"{name}_*) ;; *) {wrong} && set -- "$@" "$keep"/{name}_*.deb ;; esac\n'
 
 
 def _keep(keep: str) -> str:

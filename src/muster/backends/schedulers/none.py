@@ -6,8 +6,8 @@ processes on a machine without a scheduler, and the docs say so.
 
 from collections.abc import Callable
 
-from muster.model.command import Answered, Command, ListJobs, Outcome
-from muster.model.job import Job
+from muster.model.command import Answered, Command, JobWork, ListJobs, Outcome
+from muster.model.job import Gang, Job
 from muster.model.node import Node
 from muster.ports import Scheduler, Transport
 
@@ -62,16 +62,30 @@ class NoScheduler:
             pid, comma, name = line.partition(",")
             if not comma or not pid.strip().isdecimal():
                 return outcome
-            jobs[pid.strip()] = Job(pid.strip(), name.strip(), (node.name,))  # one line for each GPU it holds
+            jobs[pid.strip()] = Job(
+                pid.strip(), name.strip(), (node.name,), is_process=True
+            )  # one line for each GPU it holds
         return tuple(jobs.values())
 
-    async def cordon(self, node: Node, reason: str) -> Outcome:
+    async def cordon(self, node: Node, rollout_id: str, reason: str, *, over: str = "") -> Outcome:
         """The lease is already there; nothing more can be done on such a machine."""
         return Answered(0, b"no scheduler here: the lease is the cordon, and whoever starts later is waited for", b"")
 
-    async def uncordon(self, node: Node, reason: str) -> Outcome:
+    async def cordoned(self, node: Node, rollout_id: str) -> Outcome:
+        """As long as the lease is there, which the node itself watches over."""
+        return Answered(0, b"the lease is the cordon", b"")
+
+    async def uncordon(self, node: Node, rollout_id: str) -> Outcome:
         """Releasing the lease lifts it."""
-        return Answered(0, reason.encode(), b"")
+        return Answered(0, b"no scheduler here", b"")
+
+    async def gang(self, node: Node, job: Job, rollout_id: str) -> Gang:
+        """A process is on one node."""
+        return Gang(first=True, cordoned=1, size=1)
+
+    async def tell(self, work: JobWork) -> Outcome:
+        """Nobody here can put a process back into a queue, and none is ended."""
+        return Answered(1, b"there is no scheduler here that could do it", b"")
 
 
 BACKEND: Callable[[Transport], Scheduler] = NoScheduler
