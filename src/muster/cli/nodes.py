@@ -62,7 +62,7 @@ def nodes_repair(
     fleet: Fleet = None,
     store: StorePath = None,
     driver: Annotated[
-        str | None, typer.Option("--driver", help="This driver instead of the one it had when it was last whole.")
+        str | None, declare.option("--driver", help="This driver instead of the one it had when it was last whole.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
