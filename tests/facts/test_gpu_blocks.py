@@ -61,7 +61,8 @@ LINES = BODY.split("\n")
 CHANGES = (
     "", "\t\t<uuid>GPU-other</uuid>", "\t\t<uuid>\ue0005</uuid>", "\ue0005", "\t\t<serial>a &amp; b</serial>", "\t\t<serial>a & b</serial>",
     "\t\t<serial>\x01</serial>", "\t\t<serial>é</serial>", "\t\t<serial/>", "\t\t<serial></serial>", "\t\t<serial>1</serial><serial>2</serial>",
-    "\t\t<!-- <uuid>x</uuid> -->", "\t\t<![CDATA[<uuid>x</uuid>]]>", "\t\t</gpu>", '\t<gpu id="1">', "\t\t<mig_devices>", "\t\t<a>b<c>d</c>e</a>",
+    "\t\t<!-- <uuid>x</uuid> -->", "\t\t<![CDATA[<uuid>x</uuid>]]>", "\t\t</gpu>", '\t<gpu id="1">', "\t\t<mig_devices>",
+    "\t\t<a>b<c>d</c>e</a>",
     "\t\t<serial>7</serial>\r", "\t\t<serial>]]></serial>", "\t\t<serial> 7 </serial>\x1c", "\t\t<supported_clocks>", "\t\t</supported_clocks>",
     "\t\t</supported_clocks><vbios_version>9</vbios_version>", "\t\t<fabric><state>Odd</state></fabric>", "\t\t<serial attribute='1'>7</serial>",
 )  # fmt: skip
