@@ -29,7 +29,7 @@ mkdir -p etc/apt/sources.list.d
 
 def base() -> Path:
     """The base root, made if it is not there (a minute and a half). Raises RuntimeError with debootstrap's words."""
-    suite, address = _mirror()
+    suite, address = mirror()
     mark = hashlib.sha256(f"{suite}\n{INCLUDE}\n{_STEPS}".encode()).hexdigest()[:16]
     place = cache_folder() / f"base-{suite}-{mark}"
     if place.exists():
@@ -66,7 +66,7 @@ def image(mib: int) -> Path:
     return place
 
 
-def _mirror() -> tuple[str, str]:
+def mirror() -> tuple[str, str]:
     """(suite, address) of this machine's own package source, as apt has it. Raises RuntimeError where it has none."""
     targets = run(
         ["apt-get", "indextargets", "--format", "$(CODENAME) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"]

@@ -156,7 +156,7 @@ class Lab:
         (self.folder / "known_hosts").write_text("".join(known), encoding="ascii")
         (self.folder / "ssh_config").write_text("".join(config), encoding="utf-8")
         (self.folder / "hosts").write_text("".join(hosts), encoding="ascii")
-        (self.folder / "fleet.yaml").write_text(_POLICY, encoding="utf-8")
+        (self.folder / "fleet.yaml").write_text(POLICY, encoding="utf-8")
 
 
 def _take_bridge() -> int:
@@ -173,7 +173,7 @@ def _take_bridge() -> int:
     raise RuntimeError(f"all {_LABS} networks of the laboratory are taken: ip link show type bridge")
 
 
-_POLICY = """\
+POLICY = """\
 # The policy of a laboratory of containers: one pool, changed one node at a time.
 schema: 1
 fleet: lab

@@ -22,7 +22,16 @@ BOOT_LIMIT_S = 120.0
 SHIMS = ("dkms", "lsmod", "mokutil", "modprobe", "nvidia-smi", "python3", "rmmod")
 """Programs that stand in for those that need a kernel or hardware of the node's own; shared with the loopback fleet."""
 
-KNOBS = ("asks-question", "gpu-lost", "postinst-fails", "slow-package", "slow-unpack", "smi-hangs")
+KNOBS = (
+    "asks-question",
+    "gpu-lost",
+    "gpu-wrong",
+    "postinst-fails",
+    "refuses-downgrade",
+    "slow-package",
+    "slow-unpack",
+    "smi-hangs",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +97,20 @@ class LabNode:
         shutil.copy(keyring, self.root / "usr/share/keyrings/lab.gpg")
         (self.root / "usr/share/keyrings/lab.gpg").chmod(0o644)
         self._put_shims()
+        self._put_gpus()
         run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.root / "etc/ssh/ssh_host_ed25519_key")])
         run(["chroot", str(self.root), "depmod", "-a", kernel])
         wants = self.root / "etc/systemd/system/multi-user.target.wants"
         for unit in ("lab-boot.service", "lab-uptime.service"):
             (wants / unit).symlink_to(f"/etc/systemd/system/{unit}")
+
+    def _put_gpus(self) -> None:
+        """The GPUs that the replayed reports show, as they stand on a PCI bus: a node without a driver has them too."""
+        for bus in ("04", "05", "0b", "0c"):
+            device = self.folder / f"pci/0000:{bus}:00.0"
+            device.mkdir(parents=True)
+            (device / "vendor").write_text("0x10de\n", encoding="ascii")
+            (device / "class").write_text("0x030200\n", encoding="ascii")
 
     def _put_shims(self) -> None:
         source = files("muster.loopback")

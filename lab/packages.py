@@ -154,7 +154,7 @@ def _flavour(release: Release, flavour: str, kernel: str) -> tuple[Package, ...]
         Package(n.firmware, version, alone("nvidia-firmware"), {f"lib/firmware/nvidia/{v}/gsp_ga10x.bin": f"stand-in {v}\n"}),
         Package(
             n.library, version, alone("libnvidia-compute") if old else alone("libnvidia-compute", "nvidia-utils"),
-            library if old else library | smi, scripts={"preinst": _LIBRARY_PREINST},
+            library if old else library | smi, scripts={"preinst": _LIBRARY_PREINST.replace("@VERSION@", version)},
         ),
         Package(
             n.persistence, version, alone("nvidia-compute-utils", depends=exactly(n.library)),
@@ -162,7 +162,7 @@ def _flavour(release: Release, flavour: str, kernel: str) -> tuple[Package, ...]
                 "usr/bin/nvidia-persistenced": _PERSISTENCED.replace("@VERSION@", v),
                 "lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED_UNIT,
             },
-            {"postinst": _PERSISTENCED_POSTINST, "prerm": _PERSISTENCED_PRERM},
+            {"postinst": _PERSISTENCED_POSTINST.replace("@VERSION@", v), "prerm": _PERSISTENCED_PRERM},
         ),
         Package(n.meta, version, {"Depends": exactly(*(each for each in n.all if each != n.meta)), **_virtual("nvidia-driver-any")}),
     ]  # fmt: skip
@@ -242,7 +242,9 @@ _PERSISTENCED_POSTINST = """\
 #!/bin/sh
 set -e
 [ "$1" = configure ] || exit 0
-if [ -e /loopback/knobs/asks-question ]; then
+# The knob may name the one version that asks.
+knob=/loopback/knobs/asks-question
+if [ -e $knob ] && { [ ! -s $knob ] || grep -qx '@VERSION@' $knob; }; then
     printf 'Keep the GPUs initialised? [y/n] '
     read -r answer || { echo "nvidia-persistenced: no answer to a question" >&2; exit 1; }
 fi
@@ -260,6 +262,10 @@ set -e
 _LIBRARY_PREINST = """\
 #!/bin/sh
 set -e
+if [ -e /loopback/knobs/refuses-downgrade ] && [ "$1" = upgrade ] && dpkg --compare-versions "$2" gt @VERSION@; then
+    echo "a downgrade from $2 to @VERSION@ is not supported" >&2
+    exit 1
+fi
 if [ -r /loopback/knobs/slow-unpack ]; then sleep "$(cat /loopback/knobs/slow-unpack)"; fi
 """
 

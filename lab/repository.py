@@ -23,6 +23,13 @@ def build(folder: Path, kernel: str, releases: Iterable[Release] = RELEASES, ext
     index(folder)
 
 
+def add(folder: Path, packages: Iterable[Package]) -> None:
+    """Put packages beside those that are there, in place of those of the same name and version, and make the index anew."""
+    for each in packages:
+        _write(folder / "pool", each)
+    index(folder)
+
+
 def index(folder: Path) -> None:
     """Make the index anew from what lies in the pool, and sign it."""
     listed = run(["sh", "-c", f"cd '{folder}' && apt-ftparchive packages pool"])
@@ -45,6 +52,7 @@ def sign(folder: Path) -> None:
             env=env,
         )
     run(["gpg", "--batch", "--yes", "--export", "-o", str(folder / "lab.gpg"), KEY_ID], env=env)
+    run(["gpg", "--batch", "--yes", "--armor", "--export", "-o", str(folder / "lab.asc"), KEY_ID], env=env)
     run(["gpg", "--batch", "--yes", "--clearsign", "-o", str(folder / "InRelease"), str(folder / "Release")], env=env)
     run(["gpgconf", "--kill", "gpg-agent"], env=env)
 

@@ -114,7 +114,8 @@ cd '{folder}' || exit 1
 echo $$ >keeper.pid
 while [ ! -e stop ]; do
   systemd-nspawn -q --register=no --keep-unit --console=pipe --kill-signal=SIGRTMIN+3 -b -D '{folder}/root' -M '{name}' \\
-    --network-namespace-path='/run/netns/{namespace}' --tmpfs=/sys/module --tmpfs=/proc/driver
+    --network-namespace-path='/run/netns/{namespace}' --tmpfs=/sys/module --tmpfs=/proc/driver \\
+    --bind-ro='{folder}/pci:/sys/bus/pci/devices'
   echo "--- ended with $?"
   # A second without a boot would be a busy loop where something is wrong for good.
   sleep 0.2

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from muster.model.job import Gang, Job
     from muster.model.node import Node
     from muster.model.plan import Plan
+    from muster.model.policy import Holds, Packages
     from muster.model.run import Rollout, RolloutState, Run
     from muster.model.stack import PackagePin
     from muster.model.validation import Validated
@@ -77,6 +78,10 @@ class PackageManager(Protocol):
         """The package version that carries driver `driver`, in the form of the versions in `known`."""
         ...
 
+    def spelled(self, driver: str, pins: tuple[PackagePin, ...], known: Mapping[str, str]) -> tuple[PackagePin, ...]:
+        """`pins`, which carry `driver`, with their versions as this manager's repositories write them, by what is `known` to be installed."""
+        ...
+
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         """Prove, read-only, that `pins` can be installed, that nothing else on the node would move, and that `back` can be restored."""
         ...
@@ -98,6 +103,47 @@ class PackageManager(Protocol):
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         """Go back to `back` from `keep` alone, mending half-configured states; what of `pins` was not there before goes."""
+        ...
+
+
+@runtime_checkable
+class RuledPackages(Protocol):
+    """A `PackageManager` that can heed what a policy says of packages and of what is held."""
+
+    def under(self, rules: Packages, holds: Holds, key: str = "") -> PackageManager:
+        """The manager whose texts keep to `rules`, and that sets `holds` (of the kernel, against automatic upgrades) with each change.
+
+        `key` is the signing key of the policy's repository, as text."""
+        ...
+
+
+@runtime_checkable
+class PackageInstalls(Protocol):
+    """What a `PackageManager` can do besides, where it can: bring the first driver onto a node that has none, and take it away again.
+
+    The policy's repository and its key, and what keeps nouveau out of the module loader and the initramfs, are part of it.
+    """
+
+    name: str
+
+    def first_preflight(self, pins: tuple[PackagePin, ...]) -> str:
+        """Prove, read-only, that `pins` can be installed and that nothing that is there would go or move."""
+        ...
+
+    def first_fetch(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Download and verify `pins` and what they need."""
+        ...
+
+    def first_install(self, pins: tuple[PackagePin, ...]) -> str:
+        """Bring exactly `pins` from what was fetched, in one transaction, and hold them."""
+        ...
+
+    def take_away(self, pins: tuple[PackagePin, ...], keep: str) -> str:
+        """Unload and remove what the installation brought, by the record under `keep` of what was there before."""
+        ...
+
+    def tells(self) -> tuple[str, ...]:
+        """What else than packages it brings onto a bare node, for people, a line each."""
         ...
 
 
@@ -277,11 +323,14 @@ class Store(Protocol):
         ...
 
     async def due(self, now: datetime, limit: int) -> tuple[str, ...]:
-        """Ids of released, not ended runs of rollouts that are not paused whose `wake_at` is not after `now`, the longest due first."""
+        """Ids of released, not ended runs whose `wake_at` is not after `now`, the longest due first.
+
+        Of a paused rollout only those whose node is in mid-change: the others (BEFORE_CHANGE) stand.
+        """
         ...
 
     async def next_wake(self, after: datetime) -> datetime | None:
-        """The earliest `wake_at` later than `after` of a released, not ended run of a rollout that is not paused; None without one."""
+        """The earliest `wake_at` later than `after` of a run that `due` would name then; None without one."""
         ...
 
     async def claim(self, run_id: str) -> int:
@@ -326,5 +375,6 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageManager", "PackageRepairs", "Rng", "Scheduler", "Store", "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageInstalls", "PackageManager", "PackageRepairs", "Rng", "RuledPackages", "Scheduler", "Store",
+    "Transport", "Validator",
 ]  # fmt: skip

@@ -304,18 +304,18 @@ def test_many_processes_may_make_the_same_store_at_once(path: str) -> None:
     fresh = str(Path(path).with_name("fresh.db"))
     with ExitStack() as stack:
         processes = [stack.enter_context(python(WORKER, fresh, "run-none", "0")) for _ in range(6)]
-        said = [process.communicate(timeout=60)[0] for process in processes]
+        said = [process.communicate(timeout=300)[0] for process in processes]
     assert said == ["open\n"] * 6
 
 
 def test_processes_that_write_at_once_wait_for_each_other_and_share_one_chain(path: str) -> None:
-    store = begun(path, ("n1", "n2", "n3"))
+    store = begun(path, ("n1", "n2", "n3"), busy_s=300)
     workers = [python(WORKER, path, f"run-rollout-1-{node}", "60") for node in ("n1", "n2", "n3")]
     processes = [worker.__enter__() for worker in workers]
     inline(
         store.set_rollout("rollout-1", inline(store.rollouts())[0].state, "beside them", rollout("p").updated_at, None)
     )
-    codes = [(process.communicate(timeout=60), process.returncode)[1] for process in processes]
+    codes = [(process.communicate(timeout=300), process.returncode)[1] for process in processes]
     for worker in workers:
         worker.__exit__(None, None, None)
     entries = inline(store.audit("rollout-1"))
@@ -330,10 +330,10 @@ def test_opening_the_store_a_second_time_in_a_process_does_not_undo_the_first(pa
     first = begun(path)
     open_store(path)
     with python(WORKER, path, "run-none", "0") as process:
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
     inline(first.claim("run-rollout-1-n1"))
     with python(WORKER, path, "run-rollout-1-n1", "1") as process:
-        assert process.communicate(timeout=60)[0] == "open\n1\n"
+        assert process.communicate(timeout=300)[0] == "open\n1\n"
     assert inline(first.run("run-rollout-1-n1")).claim == 2
     inline(first.close())
 

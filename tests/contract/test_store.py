@@ -12,7 +12,7 @@ from muster.model.approval import Approval
 from muster.model.errors import ClaimLost, UnknownName
 from muster.model.fact import Fact, NodeFacts, Unknown
 from muster.model.node import Node
-from muster.model.phase import Phase
+from muster.model.phase import BEFORE_CHANGE, Phase
 from muster.model.run import RolloutState
 from muster.model.validation import Validated
 from muster.model.verdict import Degraded, Fail, Pass, Undecided, Verdict
@@ -313,10 +313,18 @@ def test_due_are_released_and_open_runs_the_longest_due_first(begun: Store) -> N
     assert inline(begun.due(later(-6), 10)) == ()
 
 
-def test_runs_of_a_paused_rollout_are_not_due_and_of_a_halted_one_are(begun: Store) -> None:
+def test_runs_of_a_paused_rollout_are_due_only_in_mid_change_and_of_a_halted_one_all(begun: Store) -> None:
     inline(begun.set_rollout("rollout-1", RolloutState.PAUSED, "", T0, None))
     assert inline(begun.due(later(100), 10)) == ()
     assert inline(begun.next_wake(later(-1))) is None
+    second = inline(begun.run("run-rollout-1-n2"))
+    for phase in Phase:
+        changed = replace(second, phase=phase, claim=inline(begun.claim(second.run_id)))
+        inline(begun.record(changed, ()))
+        is_due = phase not in BEFORE_CHANGE and not changed.ended
+        assert inline(begun.due(later(100), 10)) == ((second.run_id,) if is_due else ())
+        assert (inline(begun.next_wake(later(-1))) is None) is not is_due
+    inline(begun.record(replace(second, claim=inline(begun.claim(second.run_id))), ()))
     inline(begun.set_rollout("rollout-1", RolloutState.HALTED, "", T0, None))
     assert inline(begun.due(later(100), 10)) == ("run-rollout-1-n1", "run-rollout-1-n2")
 

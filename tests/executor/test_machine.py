@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from muster.executor import draining, machine, phases
-from muster.executor.machine import BEFORE_CHANGE, MEANING, OUT_OF_SERVICE, TRANSITIONS
+from muster.executor.machine import MEANING, OUT_OF_SERVICE, TRANSITIONS
 from muster.executor.phases import PHASES
-from muster.model.phase import Event, Phase
+from muster.model.phase import BEFORE_CHANGE, Event, Phase
 
 ENDS = frozenset(phase for phase, row in TRANSITIONS.items() if not row)
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "phases.md"

@@ -6,11 +6,10 @@ from typing import cast
 import pytest
 
 from muster.backends.packages.apt import BACKEND as APT
-from muster.executor.machine import BEFORE_CHANGE
 from muster.executor.runner import Runner, Tools
 from muster.model.command import Command, Outcome, Unreachable
 from muster.model.node import Node
-from muster.model.phase import Phase
+from muster.model.phase import BEFORE_CHANGE, Phase
 from muster.model.plan import CHANGE_S, Span
 from muster.ports import Clock, Ids, Scheduler, Transport, Validator
 from tests.support.memory_store import MemoryStore

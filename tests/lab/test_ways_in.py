@@ -56,10 +56,10 @@ def node(ways: Lab, name: str, user: str = "root") -> Node:
 
 
 def ask(
-    ways: Lab, nodes: Sequence[Node], *argv: str, stdin: bytes = b"", deadline_s: float = 60, **options: object
+    ways: Lab, nodes: Sequence[Node], *argv: str, stdin: bytes = b"", deadline_s: float = 300, **options: object
 ) -> list[Outcome]:
     """What each node answers to one command, asked at the same time over one transport."""
-    given: dict[str, object] = {"config": (str(ways.ssh_config),), "connect_timeout_s": 60.0, **options}
+    given: dict[str, object] = {"config": (str(ways.ssh_config),), "connect_timeout_s": 240.0, **options}
 
     async def all_at_once() -> list[Outcome]:
         transport = SshTransport(**given)  # type: ignore[arg-type]

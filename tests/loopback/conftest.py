@@ -10,7 +10,7 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.tools import require_tools
 from muster.model.errors import MissingTool
 
-WAIT_S = 20.0
+WAIT_S = 300.0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

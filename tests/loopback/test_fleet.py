@@ -13,7 +13,7 @@ def test_a_stopped_fleet_leaves_no_process_and_starts_again_where_it_was(tmp_pat
     fleet = LoopbackFleet.create(tmp_path / "a fleet", nodes=1)
     fleet.start()
     config = fleet.layout.ssh_config.read_text(encoding="utf-8")
-    fleet.start_job("j1", ["gpu01"], 60)
+    fleet.start_job("j1", ["gpu01"], 3600)
     fleet.stop()
     assert processes_under(fleet.layout.nodes) == []
     assert fleet.server_pid() is None

@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ CONF = "etc/modprobe.d/nvidia.conf"
 def install(fleet: LoopbackFleet, node: str, version: str, *options: str) -> Ran:
     pins = " ".join(f"{member}={version}-1" for member in MEMBERS)
     settings = " ".join(("-o DPkg::Options::=--force-confold", *options))
-    return fleet.run(node, f"DEBIAN_FRONTEND=noninteractive apt-get install -q -y {settings} {pins}")
+    return fleet.run(node, f"DEBIAN_FRONTEND=noninteractive apt-get install -q -y {pins} {settings}")
 
 
 def states(fleet: LoopbackFleet, node: str) -> dict[str, str]:
@@ -199,25 +200,35 @@ def test_a_full_disk_stops_apt_and_says_so(fleet: LoopbackFleet, node: str) -> N
     assert states(fleet, node) == dict.fromkeys(MEMBERS, f"ii {OLD}-1")
 
 
-def test_a_held_dpkg_lock_is_waited_for_or_refused(fleet: LoopbackFleet, node: str) -> None:
-    fleet.hold_dpkg_lock(node, 1)
+def test_a_held_dpkg_lock_is_waited_for_or_refused(fleet: LoopbackFleet, node: str, until: Until) -> None:
+    fleet.hold_dpkg_lock(node, 3600)
     refused = install(fleet, node, NEW)
     assert refused.exit_status == 100
     assert "Could not get lock" in refused.stderr
-    assert install(fleet, node, NEW, "-o DPkg::Lock::Timeout=20").exit_status == 0
+    said = fleet.node_root(node) / "tmp/said"
+    said.touch()
+    with ThreadPoolExecutor(1) as beside:
+        waits = beside.submit(install, fleet, node, NEW, f"-o DPkg::Lock::Timeout=600 >{said} 2>&1")
+        until(lambda: "Could not get lock" in said.read_text(encoding="utf-8"))
+        fleet.release_dpkg_lock(node)
+        assert waits.result().exit_status == 0
 
 
 def test_a_job_holds_the_gpus_until_it_ends_by_itself(fleet: LoopbackFleet, node: str, until: Until) -> None:
-    (job,) = fleet.start_job("j1", [node], 0.3)
+    (job,) = fleet.start_job("j1", [node], 3600)
     listed = fleet.run(node, "nvidia-smi --query-compute-apps=pid --format=csv,noheader")
     assert listed.stdout.split() == [str(job.pid)] * 4
     xml = ElementTree.fromstring(fleet.run(node, "nvidia-smi -q -x").stdout)
     assert [found.text for found in xml.iter("pid")] == [str(job.pid)] * 4
-    until(lambda: jobs_of(fleet.node_root(node))[0].state == "finished")
+    fleet.finish_job("j1", [node])
+    assert jobs_of(fleet.node_root(node))[0].state == "finished"
+    assert fleet.run(node, "nvidia-smi --query-compute-apps=pid --format=csv,noheader").stdout == ""
+    fleet.start_job("j2", [node], 0.1)
+    until(lambda: jobs_of(fleet.node_root(node))[1].state == "finished")
 
 
 def test_a_job_that_is_killed_says_by_what(fleet: LoopbackFleet, node: str, until: Until) -> None:
-    (job,) = fleet.start_job("j1", [node], 60)
+    (job,) = fleet.start_job("j1", [node], 3600)
     fleet.run(node, f"kill -TERM {job.pid}")
     until(lambda: jobs_of(fleet.node_root(node))[0].state == "killed by SIGTERM")
     assert observe(fleet.node_root(node)).jobs_killed == 1

@@ -13,7 +13,8 @@ from muster.loopback.jobs import jobs_of
 from muster.loopback.observe import observe
 
 Until = Callable[[Callable[[], bool]], None]
-WAIT_S = 10.0
+WAIT_S = 300.0
+"""For what does not come at all: a busy machine is no fault."""
 
 
 def ask(
@@ -30,7 +31,7 @@ def until_answers(fleet: LoopbackFleet, node: str) -> asyncssh.SSHCompletedProce
     limit = time.monotonic() + WAIT_S
     while True:
         try:
-            return ask(fleet, node, "hostname", limit_s=3)
+            return ask(fleet, node, "hostname", limit_s=60)
         except (OSError, asyncssh.Error):
             assert time.monotonic() < limit
             time.sleep(0.05)
@@ -40,7 +41,7 @@ def until_refuses(fleet: LoopbackFleet, node: str, kind: type[Exception]) -> Non
     limit = time.monotonic() + WAIT_S
     while time.monotonic() < limit:
         try:
-            ask(fleet, node, "true", limit_s=1)
+            ask(fleet, node, "true", limit_s=60)
         except kind:
             return
         except (OSError, asyncssh.Error):
@@ -62,9 +63,9 @@ def test_a_large_script_over_stdin_arrives_whole(served_fleet: LoopbackFleet) ->
 
 
 def test_the_channel_closes_while_a_detached_grandchild_lives_on(served_fleet: LoopbackFleet) -> None:
-    began = time.monotonic()
-    done = ask(served_fleet, "gpu01", "setsid sh -c 'sleep 5; echo late' & echo $!")
-    assert time.monotonic() - began < 3
+    done = ask(
+        served_fleet, "gpu01", "setsid sh -c 'sleep 3600; echo late' & echo $!"
+    )  # answered: it was not waited for
     pid = str(done.stdout).strip()
     assert ask(served_fleet, "gpu01", f"kill -0 {pid}").exit_status == 0
     ask(served_fleet, "gpu01", f"kill {pid}")
@@ -113,15 +114,14 @@ def test_a_reboot_kills_what_runs_and_comes_back_with_another_boot_id(
     served_fleet: LoopbackFleet, until: Until
 ) -> None:
     root = served_fleet.node_root("gpu04")
-    before = observe(root)
-    served_fleet.start_job("lost", ["gpu04"], 60)
+    before, began = observe(root), time.time()
+    served_fleet.start_job("lost", ["gpu04"], 3600)
     ask(served_fleet, "gpu04", "reboot")
-    until_refuses(served_fleet, "gpu04", ConnectionRefusedError)
+    until(lambda: observe(root).boot_id not in ("", before.boot_id))
     assert until_answers(served_fleet, "gpu04").stdout == "gpu04\n"
-    after = observe(root)
-    assert after.boot_id != before.boot_id
     until(lambda: jobs_of(root)[0].state == "killed by SIGKILL")
-    assert float(str(ask(served_fleet, "gpu04", "cut -d' ' -f1 proc/uptime").stdout)) < WAIT_S
+    uptime_s = float(str(ask(served_fleet, "gpu04", "cut -d' ' -f1 proc/uptime").stdout))
+    assert uptime_s < time.time() - began + 1  # the node knows when it booted to a second
 
 
 def test_a_silent_node_takes_the_connection_and_says_nothing(served_fleet: LoopbackFleet) -> None:
@@ -129,14 +129,13 @@ def test_a_silent_node_takes_the_connection_and_says_nothing(served_fleet: Loopb
         port = json.loads(served_fleet.layout.ready.read_text(encoding="utf-8"))["gpu03"]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            return await asyncio.wait_for(reader.read(1), 0.5)
+            return await asyncio.wait_for(reader.read(1), 2)
         except TimeoutError:
             return b"silence"
         finally:
             writer.close()
 
     served_fleet.set_knob("gpu03", "silent")
-    until_refuses(served_fleet, "gpu03", TimeoutError)
     assert asyncio.run(knock()) == b"silence"
     served_fleet.set_knob("gpu03", "silent", None)
     assert until_answers(served_fleet, "gpu03").stdout == "gpu03\n"
@@ -145,7 +144,7 @@ def test_a_silent_node_takes_the_connection_and_says_nothing(served_fleet: Loopb
 def test_a_power_cut_in_mid_change_leaves_what_dpkg_can_mend(served_fleet: LoopbackFleet, until: Until) -> None:
     root = served_fleet.node_root("gpu02")
     boot_id = observe(root).boot_id
-    served_fleet.set_knob("gpu02", "slow-package", "30")
+    served_fleet.set_knob("gpu02", "slow-package", "600")
     ask(served_fleet, "gpu02", ": >tmp/out; setsid apt-get install -y nvidia-driver-cuda=580.126.20-1 >>tmp/out 2>&1 &")
     until(lambda: "DKMS files" in (root / "tmp/out").read_text(encoding="utf-8"))
     served_fleet.power_cut("gpu02")
@@ -153,14 +152,15 @@ def test_a_power_cut_in_mid_change_leaves_what_dpkg_can_mend(served_fleet: Loopb
     until_answers(served_fleet, "gpu02")
     served_fleet.set_knob("gpu02", "slow-package", None)
     assert not observe(root).is_whole
-    assert ask(served_fleet, "gpu02", "dpkg --configure -a && reboot").exit_status == 0
+    assert ask(served_fleet, "gpu02", "dpkg --configure -a").exit_status == 0
+    ask(served_fleet, "gpu02", "reboot")
     until(lambda: observe(root).is_whole)
     assert observe(root).run_twice == 0
 
 
 def test_a_command_that_a_reboot_cuts_has_no_status(served_fleet: LoopbackFleet) -> None:
     # asyncssh hands back a completed process without a status where the connection went away.
-    assert ask(served_fleet, "gpu04", "reboot; sleep 30").exit_status is None
+    assert ask(served_fleet, "gpu04", "reboot; sleep 3600").exit_status is None
     assert until_answers(served_fleet, "gpu04").stdout == "gpu04\n"
 
 

@@ -14,6 +14,7 @@ from muster.model.plan import (
     Bound,
     Expectation,
     Forecast,
+    KernelMove,
     NodePlan,
     Plan,
     PoolLimits,
@@ -38,9 +39,10 @@ def pairs(kind: type[PackagePin] | type[Expectation]) -> st.SearchStrategy[tuple
     return st.dictionaries(TEXT, TEXT, max_size=3).map(lambda each: tuple(kind(key, each[key]) for key in sorted(each)))
 
 
+KERNEL = st.builds(KernelMove, from_kernel=TEXT, to_kernel=TEXT, packages=pairs(PackagePin))
 STEP = st.builds(
     Step, from_driver=TEXT, to_driver=TEXT, flavour=TEXT, manager=TEXT, packages=pairs(PackagePin), back=pairs(PackagePin),
-    restart=TEXT, expects=pairs(Expectation), done_when=pairs(Expectation),
+    restart=TEXT, expects=pairs(Expectation), done_when=pairs(Expectation), kernel=st.none() | KERNEL,
 )  # fmt: skip
 STAGE = st.builds(
     Stage, name=TEXT, nodes=TEXTS, groups=st.lists(TEXTS, max_size=3).map(tuple), soak_s=WHOLE, canary=st.booleans(),

@@ -26,6 +26,15 @@ SHELLS = {
 
 NONCE = "0123456789abcdef"
 
+LIMIT_S = 300
+"""For what does not end at all."""
+
+HEALTHY_S = 120
+"""The deadline of a command that ends by itself: a busy machine is no fault."""
+
+HANGING_S = 3
+"""The deadline of one that does not: long enough for it to have begun, and to have set its traps."""
+
 
 @pytest.fixture(params=list(SHELLS))
 def shell(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, ...]:
@@ -45,23 +54,25 @@ def collect(
     strict: bool = True,
 ) -> bytes:
     env = {**os.environ, "MUSTER_ROOT": str(root), "PATH": f"{root}/bin:{os.environ['PATH']}", **(environment or {})}
-    done = subprocess.run([*shell, "-s"], input=render(rows, nonce).encode(), capture_output=True, timeout=30, env=env)
+    done = subprocess.run(
+        [*shell, "-s"], input=render(rows, nonce).encode(), capture_output=True, timeout=LIMIT_S, env=env
+    )
     assert done.stderr == b"" or not strict
     return done.stdout
 
 
 def test_every_command_gives_its_status_and_its_bytes(shell: tuple[str, ...], tmp_path: Path) -> None:
     rows: list[Row] = [
-        ("plain", "echo hi", 5, 100),
-        ("fails", "echo half; exit 3", 5, 100),
-        ("silent", "true", 5, 100),
-        ("open-end", "printf 'no newline'", 5, 100),
-        ("quotes", "printf '%s' \"it's $((1 + 1)) \\\\\"", 5, 100),
-        ("bytes", "printf '\\377\\000\\n'", 5, 100),
-        ("missing", "muster-no-such-program", 5, 100),
-        ("asks", "cat; echo asked", 5, 100),
-        ("errors", "echo no >&2", 5, 100),
-        ("two-lines", "cd /\npwd", 5, 100),
+        ("plain", "echo hi", HEALTHY_S, 100),
+        ("fails", "echo half; exit 3", HEALTHY_S, 100),
+        ("silent", "true", HEALTHY_S, 100),
+        ("open-end", "printf 'no newline'", HEALTHY_S, 100),
+        ("quotes", "printf '%s' \"it's $((1 + 1)) \\\\\"", HEALTHY_S, 100),
+        ("bytes", "printf '\\377\\000\\n'", HEALTHY_S, 100),
+        ("missing", "muster-no-such-program", HEALTHY_S, 100),
+        ("asks", "cat; echo asked", HEALTHY_S, 100),
+        ("errors", "echo no >&2", HEALTHY_S, 100),
+        ("two-lines", "cd /\npwd", HEALTHY_S, 100),
     ]
     assert parse_frames(collect(shell, tmp_path, *rows), NONCE) == {
         "plain": Frame(0, b"hi\n", False),
@@ -78,17 +89,19 @@ def test_every_command_gives_its_status_and_its_bytes(shell: tuple[str, ...], tm
 
 
 def test_an_output_is_cut_at_its_cap_and_one_without_end_ends(shell: tuple[str, ...], tmp_path: Path) -> None:
-    frames = parse_frames(collect(shell, tmp_path, ("exact", "printf 12345", 5, 5), ("endless", "yes", 5, 1000)), NONCE)
+    frames = parse_frames(
+        collect(shell, tmp_path, ("exact", "printf 12345", HEALTHY_S, 5), ("endless", "yes", HEALTHY_S, 1000)), NONCE
+    )
     assert frames["exact"] == Frame(0, b"12345", False)
     assert (frames["endless"].truncated, len(frames["endless"].stdout)) == (True, 1000)
 
 
 def test_an_output_that_the_node_cannot_write_down_is_no_answer(shell: tuple[str, ...], tmp_path: Path) -> None:
     def node(limit: str) -> Mapping[str, Frame]:
-        text = render([("much", "printf '%03000d' 7", 5, 9000), ("little", "echo hi", 5, 100)], NONCE)
+        text = render([("much", "printf '%03000d' 7", HEALTHY_S, 9000), ("little", "echo hi", HEALTHY_S, 100)], NONCE)
         return parse_frames(
             subprocess.run(
-                [*shell, "-c", f"{limit} exec {' '.join(shell)} -s"], input=text.encode(), capture_output=True, timeout=30,
+                [*shell, "-c", f"{limit} exec {' '.join(shell)} -s"], input=text.encode(), capture_output=True, timeout=LIMIT_S,
                 env={**os.environ, "MUSTER_ROOT": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
             ).stdout,
             NONCE,
@@ -101,7 +114,13 @@ def test_an_output_that_the_node_cannot_write_down_is_no_answer(shell: tuple[str
 
 def test_a_command_that_hangs_costs_only_itself(shell: tuple[str, ...], tmp_path: Path) -> None:
     frames = parse_frames(
-        collect(shell, tmp_path, ("hangs", "echo first; exec sleep 60", 1, 100), ("other", "echo hi", 5, 100)), NONCE
+        collect(
+            shell,
+            tmp_path,
+            ("hangs", "echo first; exec sleep 3600", HANGING_S, 100),
+            ("other", "echo hi", HEALTHY_S, 100),
+        ),
+        NONCE,
     )
     assert (frames["hangs"].exit_status, frames["hangs"].note, frames["other"]) == (
         None,
@@ -112,8 +131,8 @@ def test_a_command_that_hangs_costs_only_itself(shell: tuple[str, ...], tmp_path
 
 def test_what_is_still_stuck_is_not_started_a_second_time(shell: tuple[str, ...], tmp_path: Path) -> None:
     # It ignores being asked to end, as a process in uninterruptible sleep does.
-    stuck = "trap '' TERM; echo $$ >>\"$MUSTER_ROOT/started\"; exec sleep 60"
-    rows: list[Row] = [("stuck", stuck, 1, 100), ("other", "echo hi", 5, 100)]
+    stuck = "trap '' TERM; echo $$ >>\"$MUSTER_ROOT/started\"; exec sleep 3600"
+    rows: list[Row] = [("stuck", stuck, HANGING_S, 100), ("other", "echo hi", HEALTHY_S, 100)]
     assert parse_frames(collect(shell, tmp_path, *rows), NONCE)["stuck"].note == "deadline"
     try:
         for turn in range(2):
@@ -123,9 +142,12 @@ def test_what_is_still_stuck_is_not_started_a_second_time(shell: tuple[str, ...]
     finally:
         left = _left(tmp_path / "run/muster/held/fact-stuck")
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     _until(lambda: not any(_running(pid) for pid in left))
-    freed = parse_frames(collect(shell, tmp_path, ("stuck", "echo free", 5, 100), nonce="third0000"), "third0000")
+    freed = parse_frames(
+        collect(shell, tmp_path, ("stuck", "echo free", HEALTHY_S, 100), nonce="third0000"), "third0000"
+    )
     assert freed == {"stuck": Frame(0, b"free\n", False)}
 
 
@@ -136,8 +158,8 @@ def _left(book: Path) -> list[int]:
 
 def test_what_a_hanging_command_started_is_asked_to_end_with_it(shell: tuple[str, ...], tmp_path: Path) -> None:
     # Three deep, and the middle one ends only by being told to.
-    deep = "sh -c 'sleep 60; echo never' | (sleep 60; cat)"
-    frames = parse_frames(collect(shell, tmp_path, ("deep", deep, 1, 100)), NONCE)
+    deep = "sh -c 'sleep 3600; echo never' | (sleep 3600; cat)"
+    frames = parse_frames(collect(shell, tmp_path, ("deep", deep, HANGING_S, 100)), NONCE)
     assert frames["deep"].note == "deadline"
     left = _left(tmp_path / "run/muster/held/fact-deep")
     assert len(left) >= 4
@@ -152,7 +174,7 @@ def _running(pid: int) -> bool:
 
 
 def _until(holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + LIMIT_S
     while not holds():
         assert time.monotonic() < limit, "waited too long"
         time.sleep(0.01)
@@ -162,10 +184,14 @@ def test_one_hanging_question_to_the_gpus_keeps_all_others_from_being_asked(
     shell: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "bin/nvidia-smi").write_text(
-        "#!/bin/sh\ntrap '' TERM\necho $$ >>\"$MUSTER_ROOT/started\"\nexec sleep 60\n"
+        "#!/bin/sh\ntrap '' TERM\necho $$ >>\"$MUSTER_ROOT/started\"\nexec sleep 3600\n"
     )
     (tmp_path / "bin/nvidia-smi").chmod(0o755)
-    rows: list[Row] = [("apps", "nvidia-smi -A", 1, 99), ("gpu", "nvidia-smi -q 2>&1", 1, 99), ("other", "echo", 5, 9)]
+    rows: list[Row] = [
+        ("apps", "nvidia-smi -A", HANGING_S, 99),
+        ("gpu", "nvidia-smi -q 2>&1", HANGING_S, 99),
+        ("other", "echo", HEALTHY_S, 9),
+    ]
     notes = {name: frame.note for name, frame in parse_frames(collect(shell, tmp_path, *rows), NONCE).items()}
     (pid,) = (tmp_path / "started").read_text().split()
     try:
@@ -189,17 +215,17 @@ def test_what_hangs_keeps_no_channel_open(shell: tuple[str, ...], tmp_path: Path
     # As sshd does it: input and output are one socket, and the channel ends when nobody has the other end open.
     stuck = "trap '' TERM; echo $$ >\"$MUSTER_ROOT/pid\"; while :; do sleep 1; done"
     ours, theirs = socket.socketpair()
-    ours.settimeout(30)
+    ours.settimeout(LIMIT_S)
     env = {**os.environ, "MUSTER_ROOT": str(tmp_path)}
     with ours, theirs:
         child = subprocess.Popen([*shell, "-s"], stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL, env=env)
         theirs.close()
-        ours.sendall(render([("stuck", stuck, 1, 9), ("other", "echo hi", 5, 9)], NONCE).encode())
+        ours.sendall(render([("stuck", stuck, HANGING_S, 9), ("other", "echo hi", HEALTHY_S, 9)], NONCE).encode())
         ours.shutdown(socket.SHUT_WR)
         told = b""
         while data := ours.recv(65536):
             told += data
-        child.wait(timeout=30)
+        child.wait(timeout=LIMIT_S)
     left = _left(tmp_path / "run/muster/held/fact-stuck")
     try:
         assert {name: frame.note for name, frame in parse_frames(told, NONCE).items()} == {
@@ -220,7 +246,7 @@ def test_a_command_that_was_ended_by_a_signal_says_so(shell: tuple[str, ...], tm
 
 
 def test_two_collects_at_the_same_time_both_see_everything(shell: tuple[str, ...], tmp_path: Path) -> None:
-    rows: list[Row] = [(f"fact-{number}", f"sleep 0.2; echo {number}", 5, 100) for number in range(6)]
+    rows: list[Row] = [(f"fact-{number}", f"sleep 0.2; echo {number}", HEALTHY_S, 100) for number in range(6)]
     with ThreadPoolExecutor(2) as pool:
         outputs = list(
             pool.map(
@@ -243,7 +269,7 @@ def test_no_more_than_a_few_commands_run_at_one_time(shell: tuple[str, ...], tmp
 
 
 def test_nothing_is_left_behind_but_the_books(shell: tuple[str, ...], tmp_path: Path) -> None:
-    collect(shell, tmp_path, ("plain", "echo hi", 5, 100))
+    collect(shell, tmp_path, ("plain", "echo hi", HEALTHY_S, 100))
     left = sorted(
         str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file() and path.name != "sh"
     )
@@ -256,7 +282,7 @@ def test_a_scratch_folder_of_somebody_else_or_a_link_is_not_used(shell: tuple[st
     (tmp_path / "run").mkdir()
     (tmp_path / "run/muster").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "user").mkdir()
-    rows: Row = ("plain", "echo hi", 5, 100)
+    rows: Row = ("plain", "echo hi", HEALTHY_S, 100)
     frames = parse_frames(
         collect(shell, tmp_path, rows, environment={"XDG_RUNTIME_DIR": str(tmp_path / "user")}), NONCE
     )
@@ -269,11 +295,11 @@ def test_a_scratch_folder_of_somebody_else_or_a_link_is_not_used(shell: tuple[st
 
 
 def test_a_text_cut_short_on_its_way_prints_nothing(shell: tuple[str, ...], tmp_path: Path) -> None:
-    text = render([("plain", "echo hi", 5, 100)], NONCE)
+    text = render([("plain", "echo hi", HEALTHY_S, 100)], NONCE)
     env = {**os.environ, "MUSTER_ROOT": str(tmp_path)}
     for part in (0.2, 0.6, 0.98):
         done = subprocess.run(
-            [*shell, "-s"], input=text[: int(len(text) * part)].encode(), capture_output=True, timeout=30, env=env
+            [*shell, "-s"], input=text[: int(len(text) * part)].encode(), capture_output=True, timeout=LIMIT_S, env=env
         )
         assert done.stdout == b""
 
@@ -307,7 +333,7 @@ def test_frames_are_packed_where_gzip_is_and_plain_where_not(shell: tuple[str, .
     text = render([big], NONCE).replace(":/usr/local/sbin:/usr/sbin:/sbin", "").encode()
     env = {"MUSTER_ROOT": str(tmp_path), **own}
     plain = subprocess.run(
-        [str(shutil.which(shell[0])), *shell[1:], "-s"], input=text, capture_output=True, timeout=30, env=env
+        [str(shutil.which(shell[0])), *shell[1:], "-s"], input=text, capture_output=True, timeout=LIMIT_S, env=env
     ).stdout
     assert parse_frames(packed, NONCE) == parse_frames(plain, NONCE)
     assert len(parse_frames(plain, NONCE)["big"].stdout) == 14000
@@ -315,23 +341,23 @@ def test_frames_are_packed_where_gzip_is_and_plain_where_not(shell: tuple[str, .
 
 
 def test_a_text_sent_packed_does_the_same(shell: tuple[str, ...], tmp_path: Path) -> None:
-    rows: list[Row] = [("plain", "echo hi", 5, 100), ("input", "cat; echo none", 5, 100)]
+    rows: list[Row] = [("plain", "echo hi", HEALTHY_S, 100), ("input", "cat; echo none", HEALTHY_S, 100)]
     argv, packed = render_packed(rows, NONCE)
     env = {**os.environ, "MUSTER_ROOT": str(tmp_path), "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
-    done = subprocess.run([*shell, *argv[1:]], input=packed, capture_output=True, timeout=30, env=env)
+    done = subprocess.run([*shell, *argv[1:]], input=packed, capture_output=True, timeout=LIMIT_S, env=env)
     assert done.stderr == b""
     assert parse_frames(done.stdout, NONCE) == {"plain": Frame(0, b"hi\n", False), "input": Frame(0, b"none\n", False)}
-    cut = subprocess.run([*shell, *argv[1:]], input=packed[:-60], capture_output=True, timeout=30, env=env)
+    cut = subprocess.run([*shell, *argv[1:]], input=packed[:-60], capture_output=True, timeout=LIMIT_S, env=env)
     assert parse_frames(cut.stdout, NONCE) == {}
 
 
 def test_a_node_without_gzip_runs_nothing_and_says_so(shell: tuple[str, ...], tmp_path: Path) -> None:
-    argv, packed = render_packed([("plain", "echo hi", 5, 100)], NONCE)
+    argv, packed = render_packed([("plain", "echo hi", HEALTHY_S, 100)], NONCE)
     done = subprocess.run(
         [str(shutil.which(shell[0])), *shell[1:], *argv[1:]],
         input=packed,
         capture_output=True,
-        timeout=30,
+        timeout=LIMIT_S,
         env={"PATH": "/none"},
     )
     assert wants_plain(b"motd\n" + done.stdout, NONCE)

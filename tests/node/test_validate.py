@@ -173,16 +173,16 @@ def test_a_call_that_never_returns_is_a_finding_and_holds_nobody_up(
     libraries: Path, call: str, device: str, test: str, doing: str
 ) -> None:
     began = time.monotonic()
-    options = ("--tests", "devices" if test == "devices" else test, "--deadline-s", "6")
+    options = ("--tests", "devices" if test == "devices" else test, "--deadline-s", "15")
     found = exercise(libraries, f"hang:{call}", *options, STANDIN_FAULT_GPU=device)
-    assert time.monotonic() - began < 120
+    assert time.monotonic() - began < 500
     assert (found.status, found.verdicts()[test]) == (1, "fail")
     assert "hangs" in found.why(test)
     assert f"it was {doing}" in found.why(test)
 
 
 def test_a_gpu_that_hung_is_not_asked_again(libraries: Path) -> None:
-    found = exercise(libraries, "hang:cuLaunchKernel", "--deadline-s", "6")
+    found = exercise(libraries, "hang:cuLaunchKernel", "--deadline-s", "15")
     assert found.verdicts()["matmul"] == "fail"
     assert {found.verdicts()[test] for test in ("memory", "copies", "peers", "allreduce")} == {"unknown"}
     assert found.why("memory") == "GPU 1: not tried: GPU 1 hangs"

@@ -1,6 +1,5 @@
 """Laws of what people do by hand: approving, aborting, and cleaning the audit log."""
 
-import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -72,7 +71,7 @@ def test_an_aborted_rollout_does_not_go_on_when_it_is_applied_again(story: Story
 
 def test_a_chain_that_lost_every_entry_does_not_hold(story: Story) -> None:
     copy = story.desk.store.with_name("copy.db")
-    shutil.copy(story.desk.store, copy)
+    story.desk.copy_store(copy)
     with closing(sqlite3.connect(copy)) as on:
         on.execute("DELETE FROM audit")
         on.commit()

@@ -1,18 +1,25 @@
 """Laws of nodes that make it hard: a full disk, a busy package manager, a module that is held, a pool that forbids the reload."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
 from muster.loopback.fleet import LoopbackFleet
+from muster.loopback.jobs import jobs_of
 from muster.loopback.observe import Truth
 from muster.loopback.tools import SYSTEM_PATH, spawn_detached
-from tests.support.desk import Desk, Said, make_fleet, until
+from tests.support.desk import LIMIT_S, Desk, Said, make_fleet, until
 
 OLD, GOOD = "580.95.05", "580.126.20"
 LOCKED, CLINGING, FULL, LATE = "gpu01", "gpu02", "gpu03", "gpu04"
 FORBIDDEN, LATER = "gpu05", "gpu06"  # of the pool that forbids the reload
+
+
+ALREADY = "reload|reboot|verify|validate|return|probation|done"
+"""The phases of a node whose packages are installed."""
 
 
 @dataclass(frozen=True)
@@ -45,47 +52,65 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     before = {each.name: each for each in fleet.truth()}
     fleet.set_knob(FULL, "disk-full", "1")
     for name in (CLINGING, LATE, LATER):
-        fleet.set_knob(name, "slow-package", "1")
+        fleet.set_knob(name, "slow-package", "600")
+    fleet.hold_dpkg_lock(LOCKED, 600)
     applying = desk.start("apply", plan, "--json")
-    meddle(
-        desk,
-        {
-            LOCKED: ("baseline-required", lambda: fleet.hold_dpkg_lock(LOCKED, 4)),
-            # Between the drain and the reload something takes hold of the module.
-            CLINGING: ("apply-required", lambda: cling(fleet, CLINGING)),
-            LATE: ("apply-required", lambda: start_late_job(fleet, LATE)),
-            LATER: ("apply-required", lambda: start_late_job(fleet, LATER)),
-        },
-    )
-    out, err = applying.communicate(timeout=100)
+    late = {
+        name: [
+            ("apply-required", partial(start_late_job, fleet, name)),
+            (r"\(after the drain\)", partial(fleet.finish_job, "late", [name])),
+        ]
+        for name in (LATE, LATER)
+    }
+    # Between the drain and the reload something takes hold of the module.
+    clinging = [("apply-required", partial(cling, fleet, CLINGING))]
+    # The lock is held when the packages are fetched, and again when they are installed.
+    locked = [
+        ("fetch-required", partial(release, fleet, LOCKED)),
+        ("^(?!preflight|lease|fetch)", partial(fleet.hold_dpkg_lock, LOCKED, 600)),
+        (f"{ALREADY}|apply", partial(fleet.release_dpkg_lock, LOCKED)),
+    ]
+    meddle(desk, {LOCKED: locked, CLINGING: clinging, **late})
+    out, err = applying.communicate(timeout=LIMIT_S)
     policies = {name: (fleet.node_root(name) / "usr/sbin/policy-rc.d").exists() for name in fleet.names}
     yield Story(Said(applying.returncode, out, err), before, {each.name: each for each in fleet.truth()}, policies)
     fleet.stop()
 
 
-def meddle(desk: Desk, deeds: Mapping[str, tuple[str, Callable[[], None]]]) -> None:
-    """Do each node's deed when the node comes to its phase, in whatever order they come."""
-    left = dict(deeds)
+def meddle(desk: Desk, deeds: Mapping[str, Sequence[tuple[str, Callable[[], None]]]]) -> None:
+    """Do each node's deeds, one after another, when the pattern is found in its phase and what it waits for."""
+    left = {node: list(each) for node, each in deeds.items()}
 
     def all_done() -> bool:
-        phases = desk.phases()
-        for node in [node for node, (phase, _) in left.items() if phases.get(node) == phase]:
-            left.pop(node)[1]()
-        return not left
+        said = {node: f"{run['phase']} {run['waiting']}" for node, run in desk.runs().items()}
+        for node, todo in left.items():
+            if todo and re.search(todo[0][0], said.get(node, "preflight-required")):
+                todo.pop(0)[1]()
+        return not any(left.values())
 
     until(all_done)
 
 
+def release(fleet: LoopbackFleet, node: str) -> None:
+    """The other holder of the dpkg lock goes when apt has been seen to wait for it."""
+    tasks = fleet.node_root(node) / "var/lib/muster/node/tasks"
+    until(lambda: any("Could not get lock" in each.read_text(errors="replace") for each in tasks.glob("*-fetch-*/out")))
+    fleet.release_dpkg_lock(node)
+
+
 def cling(fleet: LoopbackFleet, node: str) -> None:
     """A process on the node that holds the module and that a restart ends."""
-    pid = fleet.run(node, "setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!").stdout.strip()
+    pid = fleet.run(node, "setsid sleep 3600 </dev/null >/dev/null 2>&1 & echo $!").stdout.strip()
     (fleet.node_root(node) / "loopback/held" / pid).write_text("0 1 monitor\n", encoding="ascii")
+    fleet.set_knob(node, "slow-package", None)
 
 
 def start_late_job(fleet: LoopbackFleet, node: str) -> None:
     """A job of somebody who does not know of leases, on a node that was drained."""
     root = fleet.node_root(node)
-    spawn_detached(["/bin/sh", str(root / "loopback/job.sh"), str(root), "late", "6", "0,1"], {"PATH": SYSTEM_PATH})
+    spawn_detached(["/bin/sh", str(root / "loopback/job.sh"), str(root), "late", "3600", "0,1"], {"PATH": SYSTEM_PATH})
+    until(lambda: bool(jobs_of(root)))
+    fleet.set_knob(node, "slow-package", None)
 
 
 @pytest.mark.parametrize("node", [LATE, LATER])

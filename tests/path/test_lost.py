@@ -9,7 +9,7 @@ import pytest
 
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import transitions
-from tests.support.desk import Desk, make_fleet, until
+from tests.support.desk import LIMIT_S, Desk, make_fleet, until
 
 OLD, GOOD = "580.95.05", "580.126.20"
 DRIVERS = dict.fromkeys(("gpu01", "gpu02"), OLD)
@@ -25,25 +25,28 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackFleet]:
 def test_a_change_goes_on_while_the_node_cannot_be_reached_and_is_found_done(fleet: LoopbackFleet) -> None:
     desk = Desk(fleet.layout.folder, fleet.layout.folder.parent / "muster.db")
     for node in DRIVERS:
-        fleet.set_knob(node, "slow-package", "1.5")
+        fleet.set_knob(node, "slow-package", "600")
     desk.ok("collect")
     plan = desk.planned()
     applying = desk.start("apply", plan, "--json")
     first = until_changing(fleet, [*DRIVERS])
     # The first node loses its network alone; at the second one the whole fleet's server is gone at once.
     fleet.set_knob(first, "unreachable")
-    until(lambda: "unreachable" in str(desk.runs()[first]["waiting"]))
+    until(lambda: "unreachable" in desk.waiting(first))
     assert desk.phases()[first] == "apply-required"
+    fleet.set_knob(first, "slow-package", None)
     until(lambda: changed(fleet, first))
     fleet.set_knob(first, "unreachable", None)
     second = until_changing(fleet, [node for node in DRIVERS if node != first])
     server = fleet.server_pid()
     assert server is not None
     os.kill(server, signal.SIGKILL)
-    until(lambda: "unreachable" in str(desk.runs()[second]["waiting"]))
+    until(lambda: fleet.server_pid() is None)
+    until(lambda: "unreachable" in desk.waiting(second))
+    fleet.set_knob(second, "slow-package", None)
     until(lambda: changed(fleet, second))
     fleet.start()
-    out, err = applying.communicate(timeout=90)
+    out, err = applying.communicate(timeout=LIMIT_S)
     assert applying.returncode == 0, err + out[-2000:]
     for each in fleet.truth():
         assert (each.loaded, each.is_whole, each.run_twice, each.lease) == (GOOD, True, 0, False)
@@ -55,7 +58,7 @@ def test_a_node_that_loses_power_in_the_middle_of_a_change_goes_back_and_the_rol
     fleet = make_fleet(tmp_path / "fleet", {"gpu01": OLD})
     try:
         desk = Desk(fleet.layout.folder, tmp_path / "muster.db")
-        fleet.set_knob("gpu01", "slow-package", "30")
+        fleet.set_knob("gpu01", "slow-package", "600")
         desk.ok("collect")
         boot_id = fleet.truth()[0].boot_id
         applying = desk.start("apply", desk.planned(), "--json")
@@ -63,7 +66,7 @@ def test_a_node_that_loses_power_in_the_middle_of_a_change_goes_back_and_the_rol
         fleet.power_cut("gpu01")
         until(lambda: fleet.truth()[0].boot_id not in ("", boot_id))
         fleet.set_knob("gpu01", "slow-package", None)
-        out, err = applying.communicate(timeout=90)
+        out, err = applying.communicate(timeout=LIMIT_S)
         after = fleet.truth()[0]
     finally:
         fleet.stop()

@@ -9,13 +9,13 @@ from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import Truth
 from muster.loopback.packages import MEMBERS
 from muster.node.lease import lease_take
-from tests.support.desk import Desk, Said, make_fleet, until
+from tests.support.desk import LIMIT_S, Desk, Said, make_fleet, until
 
 OLD, OTHER, GOOD = "570.195.03", "580.95.05", "580.126.20"
 MOVED, CLAIMED, BUSY, PLAIN, ENDLESS, LOST, HELD = (f"gpu{number:02d}" for number in range(1, 8))
 """What happens to each node between the plan and the rollout; HELD is claimed before the plan is made."""
 
-JOB_S, LONG_S = 15, 600
+LONG_S = 3600
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     names = (MOVED, CLAIMED, BUSY, PLAIN, ENDLESS, LOST, HELD)
     words = {
         "max_unavailable: {pool: 50%}": "max_unavailable: {pool: 100%}",
-        "limit: 5m}  # never cut a running job short": "limit: 60s}",
+        "limit: 5m}  # never cut a running job short": "limit: 30m}",
         "limit: 5m}": "limit: 2s}",
         "tier: critical": "tier: development",
     }
@@ -56,11 +56,14 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     by_hand = " ".join(f"{member}={OTHER}-1" for member in MEMBERS)
     assert fleet.run(MOVED, f"apt-get install -q -y {by_hand}").exit_status == 0
     claim(fleet, CLAIMED, "bob@desk", "rollout-of-bob")
-    fleet.start_job("short", [BUSY], JOB_S)
+    fleet.start_job("short", [BUSY], LONG_S)
     fleet.start_job("long", [ENDLESS], LONG_S)
     fleet.set_knob(LOST, "gpu-lost")
-    until(lambda: all(each.jobs for each in fleet.truth() if each.name in (BUSY, ENDLESS)))
-    applied = desk.muster("apply", plan_id, "--json")
+    applying = desk.start("apply", plan_id, "--json")
+    until(lambda: "on the GPUs" in desk.waiting(BUSY))
+    fleet.finish_job("short", [BUSY])
+    out, err = applying.communicate(timeout=LIMIT_S)
+    applied = Said(applying.returncode, out, err)
     yield Story(fleet, desk, plan, applied, {each.name: each for each in fleet.truth()})
     fleet.stop()
 

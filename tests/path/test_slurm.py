@@ -79,7 +79,7 @@ def _told(place: Path, fleet: LoopbackFleet, slurm: Cluster) -> Story:
     planned = desk.ok("plan", "--json")
     plan = str(planned.body["id"])
     desk.ok("plans", "approve", plan)
-    fleet.set_knob(TAKEN, "slow-package", "3")
+    fleet.set_knob(TAKEN, "slow-package", "8")
     applying = desk.start("apply", plan, "--json")
     until(lambda: desk.phases().get(TAKEN) == "apply-required", 120)
     slurm.run("scontrol", "update", f"nodename={TAKEN}", "state=drain", "reason=fan 3 is loud")

@@ -1,6 +1,5 @@
 """Laws of the whole path: a mixed fleet, a driver that does not build, then one that does."""
 
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -169,9 +168,7 @@ def test_the_audit_log_holds_every_command_before_it_ran_and_its_chain_holds(bad
 
 
 def test_a_changed_audit_row_is_found(bad: Story, tmp_path: Path) -> None:
-    for end in ("", "-wal", "-shm"):
-        if Path(f"{bad.desk.store}{end}").exists():
-            shutil.copy(f"{bad.desk.store}{end}", f"{tmp_path}/muster.db{end}")
+    bad.desk.copy_store(tmp_path / "muster.db")
     with closing(sqlite3.connect(tmp_path / "muster.db")) as on, on:
         on.execute("UPDATE audit SET actor = 'nobody' WHERE seq = 3")
     verified = Desk(bad.desk.folder, tmp_path / "muster.db").muster("audit", "verify", "last", "--json")

@@ -70,12 +70,12 @@ class Story:
     def cut_off(self) -> None:
         """A validation whose command is killed in the middle, and asked for again."""
         before = len(self.tasks(CUT))
-        self.fleet.set_knob(CUT, "smi-hangs", "4")
+        self.fleet.set_knob(CUT, "slow-validation", "600")
         started = self.desk.start("validate", CUT, "--json")
         until(lambda: len(self.tasks(CUT)) > before and (self.tasks(CUT)[-1] / "pid").exists())
         started.send_signal(signal.SIGKILL)
         started.communicate()
-        self.fleet.set_knob(CUT, "smi-hangs", None)
+        self.fleet.set_knob(CUT, "slow-validation", None)
         self.validate("again", CUT)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from muster.cli.main import main
 from muster.loopback.fleet import LoopbackFleet
 
-LIMIT_S = 120.0
+LIMIT_S = 300.0
+"""How long a command may take: a busy machine is no fault."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Desk:
             "XDG_STATE_HOME": str(store.parent / "state"),
         }
 
-    def muster(self, *words: str, **environment: str) -> Said:
+    def muster(self, *words: str, limit_s: float = LIMIT_S, **environment: str) -> Said:
         """Run `muster WORDS` to its end."""
         done = subprocess.run(
             [sys.executable, "-m", "muster", *words],
@@ -61,7 +62,7 @@ class Desk:
             env=self.environment | environment,
             capture_output=True,
             text=True,
-            timeout=LIMIT_S,
+            timeout=limit_s,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -113,6 +114,15 @@ class Desk:
             return {row["node"]: dict(row) for row in on.execute(f"SELECT * FROM runs WHERE rollout_id = ({last})")}
         return {}
 
+    def waiting(self, node: str) -> str:
+        """What the node waits for in the last rollout; empty when it does not."""
+        return str(self.runs().get(node, {}).get("waiting", ""))
+
+    def copy_store(self, place: Path) -> None:
+        """A copy of the store as it is now, whole, whoever has it open."""
+        with closing(sqlite3.connect(self.store)) as here, closing(sqlite3.connect(place)) as there:
+            here.backup(there)
+
     def phases(self) -> dict[str, str]:
         """The phase of each node in the last rollout."""
         return {node: str(row["phase"]) for node, row in self.runs().items()}
@@ -139,7 +149,7 @@ class Desk:
         return pid
 
 
-def until(holds: Callable[[], bool], limit_s: float = 60.0) -> None:
+def until(holds: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     """Wait, with a bound, for what other processes do."""
     limit = time.monotonic() + limit_s
     while not holds():
@@ -151,6 +161,7 @@ def make_fleet(folder: Path, drivers: Mapping[str, str], words: Mapping[str, str
     """A started fleet with these nodes and drivers; `words` are put in place of words of its policy."""
     fleet = LoopbackFleet.create(folder, nodes=len(drivers), initial=drivers)
     text = fleet.layout.policy.read_text(encoding="utf-8").replace("canary: 1s", "canary: 0s")
+    text = text.replace("concurrency: 12\n", "concurrency: 12\n  connect_timeout: 2m\n")
     fleet.layout.policy.write_text(text, encoding="utf-8")
     change_policy(fleet, words or {})
     fleet.start()

@@ -10,6 +10,7 @@ from muster.model.audit import GENESIS, Entry, Record, append, canonical
 from muster.model.errors import ClaimLost, UnknownName
 from muster.model.fact import GONE, Fact, NodeFacts, Unknown
 from muster.model.node import Node
+from muster.model.phase import BEFORE_CHANGE
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.model.validation import Validated
@@ -169,8 +170,9 @@ class MemoryStore:
 
     def _open(self) -> list[Run]:
         paused = {each.rollout_id for each in self._rollouts.values() if each.state is RolloutState.PAUSED}
-        runs = [r for r in self._runs.values() if r.released and not r.ended and r.rollout_id not in paused]
-        return sorted(runs, key=lambda run: run.wake_at)
+        runs = [r for r in self._runs.values() if r.released and not r.ended]
+        going = [r for r in runs if r.rollout_id not in paused or r.phase not in BEFORE_CHANGE]
+        return sorted(going, key=lambda run: run.wake_at)
 
     def _append(self, chain: str, records: Iterable[Record]) -> None:
         entries = self._chains.get(chain, ())

@@ -60,13 +60,13 @@ class Cluster:
         self.root = root
         self.environment = {**os.environ, "SLURM_CONF": str(root / "slurm.conf"), "TZ": "Asia/Tokyo"}
 
-    def run(self, *argv: str, seconds: int = 60) -> str:
+    def run(self, *argv: str, seconds: int = 300) -> str:
         """What a command prints; it must succeed."""
         done = subprocess.run(argv, env=self.environment, capture_output=True, text=True, timeout=seconds, check=False)
         assert done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
-    def until(self, condition: str, seconds: int = 60) -> None:
+    def until(self, condition: str, seconds: int = 300) -> None:
         """Wait until a condition in shell holds."""
         self.run(
             "sh",

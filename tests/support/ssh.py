@@ -17,7 +17,10 @@ SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("
 
 
 class ShServer:
-    """An SSH server on 127.0.0.1 whose commands are real sh processes. Counts connections; `cut` drops them all."""
+    """An SSH server on 127.0.0.1 whose commands are real sh processes. Counts connections; `cut` drops them all.
+
+    It refuses the next `refuses` sessions, as sshd does beyond its MaxSessions.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.client_key = folder / "id"
@@ -28,6 +31,7 @@ class ShServer:
         key.write_public_key(folder / "id.pub")
         self._authorized = folder / "id.pub"
         self.connections = 0
+        self.refuses = 0
         self.port = 0
         self._open: list[asyncssh.SSHServerConnection] = []
         self._acceptor: asyncssh.SSHAcceptor | None = None
@@ -40,8 +44,14 @@ class ShServer:
                 server.connections += 1
                 server._open.append(conn)
 
+            def session_requested(self) -> "asyncssh.SSHServerProcess[bytes]":
+                if server.refuses:
+                    server.refuses -= 1
+                    raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "open failed")
+                return asyncssh.SSHServerProcess(_serve, None, 3, False)
+
         self._acceptor = await asyncssh.listen(
-            "127.0.0.1", port, server_factory=Server, server_host_keys=[self.host_key], process_factory=_serve,
+            "127.0.0.1", port, server_factory=Server, server_host_keys=[self.host_key],
             authorized_client_keys=str(self._authorized), encoding=None, config=[],
         )  # fmt: skip
         self.port = self._acceptor.get_port()
@@ -141,6 +151,8 @@ async def real_sshd(folder: Path) -> AsyncIterator[tuple[int, Path, Path]]:
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host_key}\nAuthorizedKeysFile {client_key}.pub\nPidFile none\nUsePAM no\n"
         "StrictModes no\nPermitRootLogin yes\n"
+        # The profile of who runs the tests (pyenv, say) has words of its own when many shells start at once.
+        f"SetEnv HOME={folder}\n"
     )
     Path("/run/sshd").mkdir(exist_ok=True)
     known = folder / "known_hosts"
@@ -150,7 +162,7 @@ async def real_sshd(folder: Path) -> AsyncIterator[tuple[int, Path, Path]]:
     )
     assert daemon.stderr
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while b"listening" not in (line := await daemon.stderr.readline()):
                 assert line, "sshd ended"
         yield port, known, client_key

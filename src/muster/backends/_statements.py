@@ -2,6 +2,8 @@
 DB-API module of another style is given in its own. No value is ever written into a statement. It opens nothing.
 """
 
+from muster.model.phase import BEFORE_CHANGE
+
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS nodes (
@@ -66,10 +68,12 @@ RECORD = (
 RELEASE = "UPDATE runs SET released = TRUE, wake_at = :from_then, phase_since = :from_then WHERE run_id = :of AND NOT released"
 _OPEN_RUNS = (
     "SELECT r.run_id, r.wake_at FROM runs r JOIN rollouts o ON o.rollout_id = r.rollout_id "
-    "WHERE NOT r.ended AND r.released AND o.state <> :paused AND r.wake_at {which} ORDER BY r.wake_at, r.serial LIMIT {most}"
+    "WHERE NOT r.ended AND r.released AND (o.state <> :paused OR r.phase NOT IN ({held})) AND r.wake_at {which} "
+    "ORDER BY r.wake_at, r.serial LIMIT {most}"
 )
-DUE = _OPEN_RUNS.format(which="<= :now", most=":most")
-NEXT = _OPEN_RUNS.format(which="> :after", most="1")
+_HELD = ", ".join(f"'{phase.value}'" for phase in sorted(BEFORE_CHANGE))
+DUE = _OPEN_RUNS.format(which="<= :now", most=":most", held=_HELD)
+NEXT = _OPEN_RUNS.format(which="> :after", most="1", held=_HELD)
 
 LAST_ENTRY = "SELECT seq, hash FROM audit WHERE chain = :of ORDER BY seq DESC LIMIT 1"
 ADD_ENTRY = (

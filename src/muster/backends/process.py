@@ -2,15 +2,15 @@
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
-def spawn_detached(argv: Sequence[str], log: Path) -> None:
-    """Start `argv` in a session of its own, its words appended to `log` (mode 0600). Does not wait for it."""
+def spawn_detached(argv: Sequence[str], log: Path) -> Callable[[], bool]:
+    """Start `argv` in a session of its own, its words appended to `log` (mode 0600). Waits for nothing; returns what says whether it runs."""
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        subprocess.Popen(  # noqa: S603 - our own argv, no shell
+        started = subprocess.Popen(  # noqa: S603 - our own argv, no shell
             list(argv),
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -20,3 +20,4 @@ def spawn_detached(argv: Sequence[str], log: Path) -> None:
         )
     finally:
         os.close(file)
+    return lambda: started.poll() is None

@@ -2,15 +2,16 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated
 
 from muster.cli import declare
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.control.bootstrap import carrier_lock, open_site
+from muster.control.going_back import plans_back
 from muster.control.lock import CarrierLock
 from muster.control.plan_files import plan_given
-from muster.control.rollouts import abort, begin, carry, covered, left_to_carry, summary
+from muster.control.rollouts import abort, begin, carry, covered, left_to_carry, pause, resume, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Halted, Refused
@@ -23,7 +24,7 @@ from muster.planner.words import lines
 HALTED, PARTIAL, A_NO = 6, 5, 1
 WATCH_EVERY_S = 0.3
 NOBODY_AFTER_S = 5.0
-"""How long a rollout may have no carrying process before the watcher says so: one that was just started needs a moment."""
+"""How long a rollout may have no carrying process before the watcher says so: one that somebody else just started needs a moment."""
 
 apply_app = app("Carry out an approved plan, or go on with it after a kill.")
 rollouts_app = app("List, show and watch rollouts.")
@@ -69,13 +70,18 @@ async def carry_out(site: Site, plan: Plan, *, detach: bool, as_json: bool) -> i
         if not as_json:
             say(f"{plan.id} was carried out already, nothing is done")
         return await _say_end(site, rollout, as_json=as_json)
+    is_starting = _nobody
     if carrier_lock(site.store_path).holder() is None:
-        site.spawn_carrier()
+        is_starting = site.spawn_carrier()
     if not as_json:
         say(f"{rollout.rollout_id}: {'begins' if is_new else 'goes on'}, {len(plan.nodes)} nodes to {plan.target}")
     if detach:
         return _detached(rollout, as_json=as_json)
-    return await _watch(site, rollout.rollout_id, as_json=as_json)
+    return await _watch(site, rollout.rollout_id, as_json=as_json, is_starting=is_starting)
+
+
+def _nobody() -> bool:
+    return False
 
 
 def _detached(rollout: Rollout, *, as_json: bool) -> int:
@@ -86,16 +92,23 @@ def _detached(rollout: Rollout, *, as_json: bool) -> int:
     return 0
 
 
-async def _watch(site: Site, rollout_id: str, *, as_json: bool) -> int:
-    """Follow a rollout to its end. Interrupting ends the watching, not the rollout."""
-    quiet_since = site.clock.monotonic()
+async def _watch(site: Site, rollout_id: str, *, as_json: bool, is_starting: Callable[[], bool] = _nobody) -> int:
+    """Follow a rollout to its end. Interrupting ends the watching, not the rollout.
+
+    `is_starting` says whether a process runs that we started to carry it: on a busy machine it takes its time to say so itself.
+    """
+    quiet_since: float | None = None
     try:
         async for rollout, entries in _steps(site, rollout_id):
             for entry in entries:
                 _say_entry(entry, as_json=as_json)
             if await _ended(site, rollout):
                 return await _say_end(site, rollout, as_json=as_json)
-            if carrier_lock(site.store_path).holder() is not None:
+            is_carried = rollout.state is RolloutState.PAUSED or carrier_lock(site.store_path).holder() is not None
+            if is_carried or is_starting():
+                quiet_since = None
+            elif quiet_since is None:
+                # Its end may have come since we looked at the rollout, however long ago we last saw it carried.
                 quiet_since = site.clock.monotonic()
             elif site.clock.monotonic() - quiet_since > NOBODY_AFTER_S:
                 raise Halted(
@@ -228,20 +241,80 @@ def rollouts_abort(
     async def work() -> int:
         async with open_site(fleet, store) as site:
             rollout = await abort(site, await rollout_named(site, rollout_id), reason=reason)
-            if as_json:
-                say(
-                    envelope(
-                        "rollout", {"rollout_id": rollout.rollout_id, "state": rollout.state.value, "why": rollout.why}
-                    )
-                )
-            else:
-                say(f"{rollout.rollout_id} is aborted: {reason}")
-                say(f"see the rest end with: muster rollouts watch {rollout.rollout_id}")
-            if carrier_lock(site.store_path).holder() is None:
-                site.spawn_carrier()
-            return 0
+            rest = f"see the rest end with: muster rollouts watch {rollout.rollout_id}"
+            return await _say_state(site, rollout, rest, as_json=as_json)
 
     run(work, as_json=as_json)
+
+
+@rollouts_app.command("pause")
+def rollouts_pause(
+    rollout_id: RolloutId,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    fleet: Fleet = None,
+    store: StorePath = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a rollout stand: nodes on which nothing was changed stay as they are, those in mid-change go on to their end."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            rollout = await pause(site, await rollout_named(site, rollout_id), reason=reason)
+            return await _say_state(
+                site, rollout, f"next: muster rollouts resume {rollout.rollout_id}", as_json=as_json
+            )
+
+    run(work, as_json=as_json)
+
+
+@rollouts_app.command("resume")
+def rollouts_resume(
+    rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False
+) -> None:
+    """Let a paused rollout go on."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            rollout = await resume(site, await rollout_named(site, rollout_id))
+            return await _say_state(site, rollout, f"next: muster rollouts watch {rollout.rollout_id}", as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+@rollouts_app.command("rollback")
+def rollouts_rollback(
+    rollout_id: RolloutId, fleet: Fleet = None, store: StorePath = None, as_json: AsJson = False
+) -> None:
+    """Plan the way of all nodes that a rollout changed back to what they ran before. Exit 1 when there is nothing to change."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            made = await plans_back(site, await rollout_named(site, rollout_id))
+            if as_json:
+                say(envelope("plans", [{"id": each.id, "plan": plan_body(each)} for each in made]))
+            else:
+                for each in made:
+                    for line in lines(each, lint(each), 0):
+                        say(line)
+            return 0 if any(each.nodes for each in made) else A_NO
+
+    run(work, as_json=as_json)
+
+
+async def _say_state(site: Site, rollout: Rollout, following: str, *, as_json: bool) -> int:
+    """How a rollout stands now, by hand; and see that somebody carries what is left of it."""
+    if as_json:
+        body = {"rollout_id": rollout.rollout_id, "state": rollout.state.value, "why": rollout.why}
+        say(envelope("rollout", body))
+    else:
+        say(f"{rollout.rollout_id} is {rollout.state.value}{f': {rollout.why}' if rollout.why else ''}")
+        say(following)
+    if await left_to_carry(site) and carrier_lock(site.store_path).holder() is None:
+        is_starting = site.spawn_carrier()
+        # Whoever watches next finds somebody at work.
+        while is_starting() and carrier_lock(site.store_path).holder() is None:
+            await site.clock.sleep(WATCH_EVERY_S)
+    return 0
 
 
 @rollouts_app.command("watch")

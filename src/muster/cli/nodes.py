@@ -1,4 +1,4 @@
-"""`muster nodes upgrade|rollback|repair`: the change of one node, through the same plan, approval, lease and audit as that of a fleet."""
+"""`muster nodes upgrade|rollback|repair|install`: one node alone, through the same plan, approval, lease and audit as a fleet."""
 
 from typing import Annotated
 
@@ -7,6 +7,7 @@ from muster.cli.change import carry_out
 from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
 from muster.control.bootstrap import open_site
+from muster.control.installing import install_for
 from muster.control.repairing import repair_for
 from muster.control.rollouts import approve, past_failures
 from muster.control.single import plan_for, ran_before
@@ -73,13 +74,41 @@ def nodes_repair(
         async with open_site(fleet, store) as site:
             name = site.node_named(node)
             made = await repair_for(site, name, driver=driver)
-            left = next((each for each in made.left_out if each.subject == name), None)
-            code = await _change(site, made, yes=yes, as_json=as_json)
-            if left is not None and left.on is not WaitingOn.NOTHING_TO_DO:
-                raise Refused(f"{name} is not repaired: {left.detail}", hint=f"look closer: muster nodes show {name}")
-            return code
+            return await _or_refused(site, name, made, "is not repaired", yes=yes, as_json=as_json)
 
     run(work, as_json=as_json)
+
+
+@nodes_app.command("install")
+def nodes_install(
+    node: OneNode,
+    fleet: Fleet = None,
+    store: StorePath = None,
+    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", help="The GPUs' model or family, which a bare node cannot tell.")
+    ] = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan the first driver of one bare node; with --yes also carry it out. Exit 1 when it has a driver, 4 when it may not be."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = site.node_named(node)
+            made = await install_for(site, name, driver=driver, gpu=gpu)
+            return await _or_refused(site, name, made, "is not installed on", yes=yes, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+async def _or_refused(site: Site, name: str, made: Plan, words: str, *, yes: bool, as_json: bool) -> int:
+    """Like `_change`, but that a node was left out for a reason is a refusal."""
+    left = next((each for each in made.left_out if each.subject == name), None)
+    code = await _change(site, made, yes=yes, as_json=as_json)
+    if left is not None and left.on is not WaitingOn.NOTHING_TO_DO:
+        raise Refused(f"{name} {words}: {left.detail}", hint=f"look closer: muster nodes show {name}")
+    return code
 
 
 async def _change(site: Site, made: Plan, *, yes: bool, as_json: bool) -> int:

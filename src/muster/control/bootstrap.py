@@ -28,6 +28,7 @@ from muster.model.inventory import Listing
 from muster.model.job import SchedulerView
 from muster.model.node import LOCAL_ADDRESS, Node
 from muster.model.policy import AnsibleSource, DirectorySource, HostsSource, LocalSource, SlurmSource
+from muster.ports import RuledPackages
 
 if TYPE_CHECKING:
     from muster.control.lock import CarrierLock
@@ -214,11 +215,35 @@ def capture_readers() -> tuple[CaptureSpec, ...]:
     return readers + tuple(of_source(spec) for spec in fact_specs())
 
 
-def package_managers() -> Mapping[str, PackageManager]:
-    """All package managers, by name."""
-    return {
+def package_managers(policy: Policy | None = None, folder: Path | None = None) -> Mapping[str, PackageManager]:
+    """All package managers, by name; under what a policy says of packages and holds, as far as they can heed it."""
+    found = {
         name: cast("PackageManager", each) for name, each in discover("muster.backends.packages", "BACKEND").items()
     }
+    if policy is None:
+        return found
+    rules, holds, key = policy.packages, policy.holds, ""
+    if rules.repository is not None and rules.repository.key is not None:
+        key = _key((folder or Path()) / rules.repository.key)
+    return {
+        name: each.under(rules, holds, key) if isinstance(each, RuledPackages) else each for name, each in found.items()
+    }
+
+
+def _key(file: Path) -> str:
+    """The text of a signing key. Raises BadInput for a file that cannot be read, or that is not the armoured form, which goes into a script."""
+    try:
+        text = file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"packages: repository: key {file}: {error}", hint="gpg --armor --export KEY >FILE") from None
+    if not text.startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----") or len(text) > MOST_KEY_BYTES:
+        raise BadInput(
+            f"packages: repository: key {file} is no armoured public key", hint="gpg --armor --export KEY >FILE"
+        )
+    return text
+
+
+MOST_KEY_BYTES = 64 * 1024
 
 
 def make_validator(wanted: Validation, floors: Floors) -> Validator:
@@ -303,7 +328,7 @@ async def open_site(fleet: str | None, store: str | None) -> AsyncIterator[Site]
     transport = _LateTransport(lambda: _reach(policy, remote))
     makers = Makers(
         specs=cache(fact_specs),
-        managers=cache(package_managers),
+        managers=cache(lambda: package_managers(policy, folder)),
         scheduler=cache(lambda: _mixed if has_slurm else _late("muster.backends.schedulers", "none", "NoScheduler")),
         validator=lambda floors: make_validator(policy.validate, floors),
         program=cache(lambda: program(policy)),
@@ -392,7 +417,7 @@ def ssh_transport(policy: Policy, folder: Path) -> Transport:
     return _LateTransport(make)
 
 
-def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
+def _carrier(policy_file: Path, store: Path) -> Callable[[], Callable[[], bool]]:
     argv = [
         sys.executable,
         "-m",
@@ -405,8 +430,9 @@ def _carrier(policy_file: Path, store: Path) -> Callable[[], None]:
         str(store),
     ]
 
-    def spawn() -> None:
-        _late("muster.backends", "process", "spawn_detached")(argv, Path(f"{store}.log"))
+    def spawn() -> Callable[[], bool]:
+        start = cast("Callable[..., Callable[[], bool]]", _late("muster.backends", "process", "spawn_detached"))
+        return start(argv, Path(f"{store}.log"))
 
     return spawn
 

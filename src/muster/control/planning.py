@@ -1,6 +1,6 @@
 """The use cases `plan` and `check`: from what is stored to a proposal, and to findings. They change no node."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
 from functools import partial
 
@@ -26,10 +26,16 @@ GPUS_REMEMBERED = timedelta(days=30)
 
 
 async def plan(
-    site: Site, *, driver: str | None, pool: str | None, seed: str, parent: Plan | None = None, only: str | None = None
+    site: Site,
+    *,
+    driver: str | None,
+    pool: str | None,
+    seed: str,
+    parent: Plan | None = None,
+    only: Collection[str] | None = None,
 ) -> tuple[Plan, tuple[str, ...]]:
     """Propose a plan and keep it; and what whoever reads it should be warned of. Changes no node. `seed` chooses the canaries;
-    `only` names the one node to plan for.
+    `only` names the nodes to plan for, where it is not all of them.
 
     With a `parent` it is a round of that one: its pools, and its driver where no other is asked for; the approval of the parent covers it as
     long as it stays within (`planner.envelope`). Raises UnknownName for a driver or pool nobody knows.
@@ -50,7 +56,7 @@ async def plan(
     made = propose(
         PlanInput(
             policy=policy,
-            nodes=[node for node in site.nodes if only in (None, node.name)],
+            nodes=[node for node in site.nodes if only is None or node.name in only],
             facts=facts,
             placings=placings,
             managers=tuple(site.managers.values()),

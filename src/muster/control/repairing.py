@@ -15,6 +15,7 @@ from muster.model.errors import Refused
 from muster.model.fact import NodeFacts, Unknown
 from muster.model.phase import Phase
 from muster.model.plan import Plan, WaitingOn
+from muster.planner.bare import Installer
 from muster.planner.mend import Mender, last_whole, remembered
 from muster.planner.propose import PlanInput, propose
 from muster.planner.standing import No, Way
@@ -30,13 +31,7 @@ async def repair_for(site: Site, name: str, *, driver: str | None) -> Plan:
     """
     if driver is not None:
         known_driver(site, driver)
-    node = next(each for each in site.nodes if each.name == name)
-    (seen,) = await collect(
-        (node,), specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
-        concurrency=1, seen=lambda _: None, program=site.program,
-    )  # fmt: skip
-    if seen.trouble is not None:
-        raise Refused(f"{name} could not be looked at: {seen.trouble.why}", hint=f"try: muster collect --limit {name}")
+    seen = await look_at(site, name)
     manager = next((each for each in site.managers.values() if each.serves(seen)), None)
     if manager is not None and not isinstance(manager, PackageRepairs):
         raise Refused(
@@ -54,7 +49,19 @@ async def repair_for(site: Site, name: str, *, driver: str | None) -> Plan:
         wanted=driver,
         ours=await _ended_here(site, name, seen),
     )
-    return await _proposed(site, name, mender, remembered(seen, history))
+    return await proposed(site, name, mender, remembered(seen, history))
+
+
+async def look_at(site: Site, name: str) -> NodeFacts:
+    """What the node shows now, kept in the store. Raises Refused when it is away."""
+    node = next(each for each in site.nodes if each.name == name)
+    (seen,) = await collect(
+        (node,), specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
+        concurrency=1, seen=lambda _: None, program=site.program,
+    )  # fmt: skip
+    if seen.trouble is not None:
+        raise Refused(f"{name} could not be looked at: {seen.trouble.why}", hint=f"try: muster collect --limit {name}")
+    return seen
 
 
 async def _ended_here(site: Site, name: str, facts: NodeFacts) -> str:
@@ -66,12 +73,12 @@ async def _ended_here(site: Site, name: str, facts: NodeFacts) -> str:
     return holder if ended and all(ended) else ""
 
 
-async def _proposed(site: Site, name: str, mender: Mender, facts: NodeFacts) -> Plan:
+async def proposed(site: Site, name: str, mender: Mender | Installer, facts: NodeFacts) -> Plan:
+    """The plan for one node by a judge of its own; kept in the store."""
     known = {**await site.known_facts(), name: facts}
     work = await work_of(site)
-    if (
-        mender.ours and work.rollouts.get(name) == mender.ours
-    ):  # what that rollout left drained is what is to be repaired
+    ours = mender.ours if isinstance(mender, Mender) else ""
+    if ours and work.rollouts.get(name) == ours:  # what that rollout left drained is what is to be repaired
         work = replace(work, owned={node: why for node, why in work.owned.items() if node != name})
     now = site.clock.now()
 
@@ -92,7 +99,6 @@ async def _proposed(site: Site, name: str, mender: Mender, facts: NodeFacts) -> 
             work=work,
             windows=open_windows(site.policy, now),
             policy_name=site.policy_path.name,
-            carried=mender.carried,
             judge=judge,
         )
     )

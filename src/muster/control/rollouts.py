@@ -9,7 +9,7 @@ from muster.model.approval import Approval
 from muster.model.audit import Record
 from muster.model.errors import NotApproved, Refused
 from muster.model.frozen import dataclass
-from muster.model.phase import Phase
+from muster.model.phase import BEFORE_CHANGE, Phase
 from muster.model.plan import NodePlan, Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.planner.envelope import outside
@@ -181,15 +181,46 @@ async def _busy(site: Site) -> dict[str, tuple[str, Plan]]:
 
 async def abort(site: Site, rollout_id: str, *, reason: str) -> Rollout:
     """End a rollout by hand. Nothing more begins; what is in mid-change goes on to its end. Raises Refused when it has ended already."""
-    rollout = next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
+    rollout = await _rollout(site, rollout_id)
     if rollout.state in (RolloutState.DONE, RolloutState.ABORTED):
         raise Refused(f"{rollout_id} is {rollout.state.value} already", hint="see: muster rollouts list")
-    now = site.clock.now()
-    body = {"from": rollout.state.value, "to": RolloutState.ABORTED.value, "why": reason, "by": site.person}
-    await site.store.set_rollout(
-        rollout_id, RolloutState.ABORTED, reason, now, Record(stamp(now), site.holder, "", "rollout", body)
-    )
+    return await _set(site, rollout, RolloutState.ABORTED, reason)
+
+
+async def pause(site: Site, rollout_id: str, *, reason: str) -> Rollout:
+    """Let a rollout stand: nothing more begins, nodes on which nothing was changed stay as they are, what is in mid-change goes on to its end.
+
+    Raises Refused for one that does not run.
+    """
+    rollout = await _rollout(site, rollout_id)
+    if rollout.state is not RolloutState.RUNNING:
+        raise Refused(
+            f"{rollout_id} is {rollout.state.value}, and only a running one can pause", hint="see: muster rollouts list"
+        )
+    return await _set(site, rollout, RolloutState.PAUSED, reason)
+
+
+async def resume(site: Site, rollout_id: str) -> Rollout:
+    """Let a paused rollout go on. Raises Refused for one that does not pause: one that halted is never gone on with, but planned anew."""
+    rollout = await _rollout(site, rollout_id)
+    if rollout.state is not RolloutState.PAUSED:
+        halted = rollout.state is RolloutState.HALTED
+        hint = "plan again when its cause is mended: muster plan" if halted else "see: muster rollouts list"
+        raise Refused(f"{rollout_id} is {rollout.state.value}, and only a paused one can go on", hint=hint)
+    return await _set(site, rollout, RolloutState.RUNNING, "")
+
+
+async def _rollout(site: Site, rollout_id: str) -> Rollout:
     return next(r for r in await site.store.rollouts() if r.rollout_id == rollout_id)
+
+
+async def _set(site: Site, rollout: Rollout, state: RolloutState, why: str) -> Rollout:
+    """Change how a rollout stands, by hand."""
+    now = site.clock.now()
+    body = {"from": rollout.state.value, "to": state.value, "why": why, "by": site.person}
+    record = Record(stamp(now), site.holder, "", "rollout", body)
+    await site.store.set_rollout(rollout.rollout_id, state, why, now, record)
+    return await _rollout(site, rollout.rollout_id)
 
 
 async def carry(site: Site) -> None:
@@ -205,7 +236,7 @@ async def carry(site: Site) -> None:
 
     async def between() -> bool:
         plans.update({plan.id: plan for plan in await site.store.plans()} if not plans else {})
-        open_ones = [r for r in await site.store.rollouts() if r.state not in (RolloutState.DONE, RolloutState.PAUSED)]
+        open_ones = [r for r in await site.store.rollouts() if r.state is not RolloutState.DONE]
         left = False
         for rollout in open_ones:
             if rollout.plan_id not in plans:
@@ -217,24 +248,26 @@ async def carry(site: Site) -> None:
 
 
 async def left_to_carry(site: Site) -> bool:
-    """Whether a rollout of the store needs a carrying process: it runs, or it halted and nodes are still on their way back."""
+    """Whether a rollout of the store needs a carrying process: it runs, or it stands and nodes are still on their way."""
     for rollout in await site.store.rollouts():
-        if rollout.state is RolloutState.RUNNING or await _on_its_way_back(site, rollout):
+        if rollout.state is RolloutState.RUNNING:
+            return True
+        if rollout.state is not RolloutState.DONE and _on_the_way(rollout, await site.store.runs(rollout.rollout_id)):
             return True
     return False
 
 
-async def _on_its_way_back(site: Site, rollout: Rollout) -> bool:
-    if rollout.state is not RolloutState.HALTED:
-        return False
-    return any(run.released and not run.ended for run in await site.store.runs(rollout.rollout_id))
+def _on_the_way(rollout: Rollout, runs: Sequence[Run]) -> bool:
+    """Whether nodes of a rollout that releases nothing more are still carried to an end. A paused one lets stand what it has not changed."""
+    stands = BEFORE_CHANGE if rollout.state is RolloutState.PAUSED else frozenset()
+    return any(run.released and not run.ended and run.phase not in stands for run in runs)
 
 
 async def _gate(site: Site, rollout: Rollout, plan: Plan) -> bool:
     """Release what may begin, or change how the rollout stands. Whether anything of it is left to carry."""
     runs = await site.store.runs(rollout.rollout_id)
-    if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED):
-        return any(run.released and not run.ended for run in runs)
+    if rollout.state is not RolloutState.RUNNING:
+        return _on_the_way(rollout, runs)
     now = site.clock.now()
     decision = decide(plan, runs, now)
     if decision.release:

@@ -1,7 +1,7 @@
 """The use cases of one node alone: look at it, plan for it, and find out what it ran before. They change nothing on it."""
 
-from muster.control.collect import collect
 from muster.control.planning import plan
+from muster.control.repairing import look_at
 from muster.control.site import Site
 from muster.model.errors import Refused
 from muster.model.phase import Phase
@@ -10,14 +10,8 @@ from muster.model.plan import Plan, StepKind
 
 async def plan_for(site: Site, name: str, *, driver: str | None) -> Plan:
     """Look at the node now, and propose a plan for it alone: a canary that nothing follows. Raises UnknownName, or Refused when it is away."""
-    node = next(each for each in site.nodes if each.name == name)
-    (seen,) = await collect(
-        (node,), specs=site.specs, transport=site.transport, store=site.store, clock=site.clock, ids=site.ids,
-        concurrency=1, seen=lambda _: None, program=site.program,
-    )  # fmt: skip
-    if seen.trouble is not None:
-        raise Refused(f"{name} could not be looked at: {seen.trouble.why}", hint=f"try: muster collect --limit {name}")
-    made, _ = await plan(site, driver=driver, pool=None, seed="", only=name)
+    await look_at(site, name)
+    made, _ = await plan(site, driver=driver, pool=None, seed="", only=(name,))
     return made
 
 

@@ -48,7 +48,7 @@ class Site:
 
     `scheduler_view` asks the scheduler that the inventory names, if any, what it knows of its nodes and jobs now; it does not raise.
 
-    `spawn_carrier` starts the process that carries rollouts, detached; `person` is who is at work, for
+    `spawn_carrier` starts the process that carries rollouts, detached, and returns what says whether that runs; `person` is who is at work, for
     approvals; `holder` is the person on this machine, for leases and the audit log.
     """
 
@@ -66,7 +66,7 @@ class Site:
     inventory: Inventory
     carried: Callable[[Path], Carried]
     knowledge: Callable[[], KnowledgeBase]
-    spawn_carrier: Callable[[], None]
+    spawn_carrier: Callable[[], Callable[[], bool]]
     scheduler_view: Callable[[], Awaitable[SchedulerView]]
 
     @property

@@ -65,14 +65,6 @@ TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = MappingProxyType(
 )
 """Every phase with what each event leads to. `Event.WAITING` is not listed: it always stays."""
 
-BEFORE_CHANGE = frozenset(
-    {
-        Phase.PREFLIGHT_REQUIRED, Phase.LEASE_REQUIRED, Phase.FETCH_REQUIRED, Phase.CORDON_REQUIRED, Phase.DRAIN_REQUIRED,
-        Phase.BASELINE_REQUIRED, Phase.RESTORE_POINT_REQUIRED,
-    }
-)  # fmt: skip
-"""Phases in which nothing of the node's stack was changed yet: a halted rollout gives these nodes back as they are."""
-
 OUT_OF_SERVICE = frozenset(set(Phase) - {
     Phase.PREFLIGHT_REQUIRED, Phase.LEASE_REQUIRED, Phase.FETCH_REQUIRED, Phase.DONE, Phase.ROLLED_BACK, Phase.LEFT_OUT,
     Phase.PROBATION,

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
+from muster.executor import kernel
 from muster.executor.draining import cordon, drain, late_jobs, taken_over, uncordon
 from muster.executor.scene import Result, Scene, away, waiting
 from muster.executor.session import NOT_BEGUN, LeaseAnswer, TaskEnd, TaskState
@@ -78,7 +79,7 @@ async def preflight(scene: Scene) -> Result:
         return Result(Event.REFUSED, f"packages are half-installed: {', '.join(broken)}")
     names = tuple(pin.name for pin in scene.step.packages)
     text = wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
-    text += scene.manager.preflight(scene.step.packages, scene.step.back)
+    text += kernel.asked(scene.step) + scene.manager.preflight(scene.step.incoming, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
         return away(outcome)
@@ -109,8 +110,8 @@ def leased(taken: LeaseAnswer | Unreachable) -> Result:
 
 
 async def fetch(scene: Scene) -> Result:
-    text = scene.manager.fetch(scene.step.packages, scene.step.back, scene.keep)
-    work = FetchPackages(scene.step.packages, scene.step.back)
+    text = scene.manager.fetch(scene.step.incoming, scene.step.back, scene.keep)
+    work = FetchPackages(scene.step.incoming, scene.step.back)
     return retried(scene, await scene.session.task("fetch", text, work, FETCH_S), "fetch")
 
 
@@ -159,19 +160,19 @@ async def restore_point(scene: Scene) -> Result:
 
 
 async def apply(scene: Scene) -> Result:
-    text = scene.manager.install(scene.step.packages, scene.step.back)
-    work = InstallPackages(scene.step.packages, scene.step.leaving)
+    text = kernel.held(scene.step, scene.keep) + scene.manager.install(scene.step.incoming, scene.step.back)
+    work = InstallPackages(scene.step.incoming, scene.step.leaving)
     ended = await scene.session.task("apply", text, work, INSTALL_S)
     if not isinstance(ended, TaskEnd):
         return away(ended)
     if ended.state is TaskState.RUNNING:
         return waiting("the packages are being changed")
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the change")
+        return not_begun(scene, ended, "the change")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
         event = Event.RESTART_BY_REBOOT if scene.step.restart == "reboot" else Event.PASSED
         return Result(event, f"packages of {scene.step.to_driver} are installed")
-    return _driver_failed(scene, f"the packages could not be installed: {ended.words}")
+    return driver_failed(scene, f"the packages could not be installed: {ended.words}")
 
 
 async def reload(scene: Scene) -> Result:
@@ -185,24 +186,30 @@ async def reload(scene: Scene) -> Result:
     if ended.state is TaskState.RUNNING:
         return waiting(RELOADING)
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the reload")
+        return not_begun(scene, ended, "the reload")
     if ended.state is TaskState.DONE and ended.exit_status == 0:
         return Result(Event.PASSED, "the module on disk is loaded")
     if ended.exit_status == restart.IN_USE:
         return Result(Event.RESTART_BY_REBOOT, f"the old module is held: {ended.words}")
+    return await _not_reloaded(scene, ended)
+
+
+async def _not_reloaded(scene: Scene, ended: TaskEnd) -> Result:
+    if ended.exit_status == restart.DOWN:
+        return driver_failed(scene, f"the new module is loaded, and a service failed: {ended.words}")
     # A node that lost power in between has loaded what is on its disk.
     facts = await scene.session.look()
     if isinstance(facts, Unreachable):
         return away(facts)
     if not unmet(scene.step.done_when, facts):
         return Result(Event.PASSED, f"{scene.step.to_driver} is loaded")
-    return _driver_failed(scene, f"the module did not load: {ended.words}")
+    return driver_failed(scene, f"the module did not load: {ended.words}")
 
 
 async def reboot(scene: Scene) -> Result:
     result = await _restart(scene)
     if result.event is Event.FAILED and "not_the_driver" not in result.notes:
-        return _driver_failed(scene, result.why)
+        return driver_failed(scene, result.why)
     return result
 
 
@@ -211,10 +218,10 @@ async def verify(scene: Scene) -> Result:
     if isinstance(wrong, Result):
         return wrong
     if wrong:
-        return _driver_failed(scene, "; ".join(wrong))
+        return driver_failed(scene, "; ".join(wrong))
     given = await _given_back(scene, "settings")
     if given.event is Event.FAILED:
-        return _driver_failed(scene, given.why)
+        return driver_failed(scene, given.why)
     if given.event is Event.WAITING:
         return given
     return Result(Event.PASSED, f"every member of the stack says {scene.step.to_driver}, and the node is set as before")
@@ -236,7 +243,8 @@ async def _not_as(scene: Scene, expected: tuple[Expectation, ...], gone: tuple[s
 async def _given_back(scene: Scene, name: str) -> Result:
     """What a reload or a restart took away is set again, and what the node was set to is compared with what it was."""
     work = GiveBackSettings(scene.run.run_id)
-    ended = await scene.session.task(name, settings.give_back(scene.keep), work, SETTINGS_S)
+    text = settings.give_back(scene.keep, loader=scene.step.kernel is None)
+    ended = await scene.session.task(name, text, work, SETTINGS_S)
     return retried(scene, ended, "giving back what the node was set to")
 
 
@@ -251,10 +259,13 @@ async def validate(scene: Scene) -> Result:
         return Result(Event.PASSED, verdict.why, notes={"validated": scene.step.to_driver}, validated=kept)
     if isinstance(verdict, Undecided) and scene.run.attempt + 1 < TRIES:
         return Result(Event.WAITING, verdict_words(verdict), retry=True, validated=kept)
-    return replace(_driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
+    return replace(driver_failed(scene, f"validation: {verdict_words(verdict)}"), validated=kept)
 
 
 async def give_back(scene: Scene) -> Result:
+    settled = await _settled(scene)
+    if settled.event is not Event.PASSED:
+        return settled
     outcome = await uncordon(scene)
     if isinstance(outcome, Unreachable):
         return away(outcome)
@@ -266,6 +277,20 @@ async def give_back(scene: Scene) -> Result:
     if released.number is None:
         return waiting(released.words)
     return Result(Event.PASSED, last_words(outcome.stdout) if scene.session.node.in_slurm else "in service again")
+
+
+async def _settled(scene: Scene) -> Result:
+    """Where the kernel was to move: the boot loader says for good what runs now, and on the way back the packages of the other one are gone.
+
+    Not before the node was validated: until then whatever restarts it brings the old kernel back.
+    """
+    back = scene.run.notes.get("direction") == "back"
+    text = kernel.settled(scene.step, scene.keep, scene.manager, back=back)
+    if not text or scene.run.phase is not Phase.RETURN_REQUIRED:
+        return Result(Event.PASSED, "")
+    work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
+    ended = await scene.session.task("settle", text, work, INSTALL_S)
+    return retried(scene, ended, "settling what the node boots")
 
 
 async def probation(scene: Scene) -> Result:
@@ -386,7 +411,7 @@ def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
         case TaskState.RUNNING:
             return waiting(_under_way(what))
         case TaskState.REFUSED | TaskState.UNKNOWN:
-            return _not_begun(scene, ended, what)
+            return not_begun(scene, ended, what)
         case TaskState.DONE if ended.exit_status == 0:
             return Result(Event.PASSED, ended.words)
         case _ if scene.run.attempt + 1 < TRIES:
@@ -395,12 +420,12 @@ def retried(scene: Scene, ended: TaskEnd | Unreachable, what: str) -> Result:
             return Result(Event.FAILED, f"{what} failed {TRIES} times: {ended.words}")
 
 
-def _not_begun(scene: Scene, ended: TaskEnd, what: str) -> Result:
+def not_begun(scene: Scene, ended: TaskEnd, what: str) -> Result:
     """The node did not begin the task: asked again under the same id, for a while."""
     if scene.waited_s <= START_LIMIT_S:
         return waiting(f"{what} could not be begun: {ended.words}")
     why = f"{what} could not be begun within {START_LIMIT_S} s: {ended.words}"
-    return _driver_failed(scene, why) if scene.run.phase in _CHANGING else Result(Event.FAILED, why)
+    return driver_failed(scene, why) if scene.run.phase in _CHANGING else Result(Event.FAILED, why)
 
 
 _CHANGING = (Phase.APPLY_REQUIRED, Phase.RELOAD_REQUIRED, Phase.VALIDATE_REQUIRED)
@@ -414,7 +439,7 @@ async def _exercised(scene: Scene, name: str) -> TaskEnd | Result:
     if ended.state is TaskState.RUNNING:
         return waiting("the GPUs are being exercised")
     if ended.state in NOT_BEGUN:
-        return _not_begun(scene, ended, "the validation")
+        return not_begun(scene, ended, "the validation")
     return ended
 
 
@@ -474,14 +499,15 @@ async def _restart(scene: Scene) -> Result:
     # Under the phase's own name: the restart of the way back is another one than the restart of the way there.
     back = phase == Phase.ROLLBACK_REBOOT_REQUIRED.value
     driver = scene.step.from_driver if back else scene.step.to_driver.partition("-")[0]
-    text = readiness.before_restart(driver, back=back) + restart.REBOOT
+    ready = readiness.before_restart(driver, back=back, kernel=kernel.of(scene.step, back=back))
+    text = ready + kernel.chosen(scene.step, back=back) + restart.REBOOT
     ended = await scene.session.task(phase, text, Reboot(), RELOAD_S)
     if isinstance(ended, TaskEnd) and ended.state is TaskState.DONE and ended.exit_status:
         return Result(Event.FAILED, f"the restart was refused: {ended.words}")
     return Result(Event.WAITING, "is going down", notes={f"asked_{phase}": asked})
 
 
-def _driver_failed(scene: Scene, cause: str) -> Result:
+def driver_failed(scene: Scene, cause: str) -> Result:
     notes = {"cause": cause, "failed_in": scene.run.phase.value, "direction": "back"}
     return Result(Event.FAILED, cause, notes=notes)
 

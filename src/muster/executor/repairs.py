@@ -14,7 +14,6 @@ from muster.executor.session import LeaseAnswer
 from muster.executor.words import last_words
 from muster.model.command import Answered, FetchPackages, InstallPackages, SaveRestorePoint, Unreachable
 from muster.model.phase import Event, Phase
-from muster.model.plan import StepKind
 from muster.node import readiness, settings
 from muster.ports import PackageRepairs
 
@@ -30,7 +29,7 @@ async def preflight(scene: Scene) -> Result:
     if busy is not None:
         return busy
     names = tuple(pin.name for pin in scene.step.packages)
-    text = phases.wanted(scene.validator.needs) + readiness.before(names, restarts=scene.step.restart == "reboot")
+    text = phases.wanted(needs_beside(scene)) + readiness.before(names, restarts=scene.step.restart == "reboot")
     text += _manager(scene).repair_preflight(scene.step.packages, scene.step.back)
     outcome = await scene.session.ask(text, deadline_s=PREFLIGHT_S)
     if isinstance(outcome, Unreachable):
@@ -63,12 +62,21 @@ async def drain(scene: Scene) -> Result:
 
 async def baseline(scene: Scene) -> Result:
     """Nothing is validated on a broken stack. How many GPUs must answer afterwards is what the plan knows of the node."""
+    gpus = scene.plan.node(scene.run.node).gpus
+    words = f"not validated: its stack is broken; {gpus} GPUs must answer afterwards"
+    return Result(Event.PASSED, words, notes=expected_gpus(scene))
+
+
+def needs_beside(scene: Scene) -> tuple[str, ...]:
+    """What the validation needs beside what the driver itself brings: that may be gone, or not there yet."""
+    return tuple(name for name in scene.validator.needs if name != "nvidia-smi")
+
+
+def expected_gpus(scene: Scene) -> Mapping[str, str]:
+    """What a baseline would have seen, as far as the plan knows it: the GPUs that must answer afterwards, and their model."""
     part = scene.plan.node(scene.run.node)
     product = part.stratum.partition(" / ")[0]  # the stratum begins with the model
-    seen = {"gpu_count": str(part.gpus) if part.gpus else "", "gpu_product": product}
-    return Result(
-        Event.PASSED, f"not validated: its stack is broken; {part.gpus} GPUs must answer afterwards", notes=seen
-    )
+    return {"gpu_count": str(part.gpus) if part.gpus else "", "gpu_product": product}
 
 
 async def restore_point(scene: Scene) -> Result:
@@ -117,9 +125,3 @@ REPAIR: Mapping[Phase, Callable[[Scene], Awaitable[Result]]] = {
     Phase.ROLLBACK_REQUIRED: no_way_back,
 }
 """Every phase of a repair that is not an end, with what is done in it."""
-
-OF_KIND: Mapping[StepKind, Mapping[Phase, Callable[[Scene], Awaitable[Result]]]] = {
-    StepKind.CHANGE: PHASES,
-    StepKind.REPAIR: REPAIR,
-}
-"""What is done in each phase, by the kind of step."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from muster.executor import machine
-from muster.executor.repairs import OF_KIND
+from muster.executor.installs import OF_KIND
 from muster.executor.scene import Result, Scene
 from muster.executor.session import Session
 from muster.model.audit import Record
@@ -19,7 +19,7 @@ from muster.model.fact import FactSpec, NodeFacts
 from muster.model.frozen import dataclass
 from muster.model.lease import Fence
 from muster.model.node import Node
-from muster.model.phase import Event, Phase
+from muster.model.phase import BEFORE_CHANGE, Event, Phase
 from muster.model.plan import Plan
 from muster.model.run import Rollout, RolloutState, Run
 from muster.ports import Clock, Ids, PackageManager, Scheduler, Store, Transport, Validator
@@ -74,7 +74,7 @@ class Runner:
         until_s = self._tools.clock.monotonic() + STRIDE_S
         while not run.ended and run.claim == claim:
             rollout = await self._rollout(run.rollout_id)
-            if rollout.state is RolloutState.PAUSED:
+            if rollout.state is RolloutState.PAUSED and run.phase in BEFORE_CHANGE:
                 return
             after = await self._step(run, rollout)
             if after.phase is run.phase or self._tools.clock.monotonic() > until_s:
@@ -95,10 +95,10 @@ class Runner:
         return after
 
     async def _result(self, run: Run, rollout: Rollout, plan: Plan, keep: Callable[[NodeFacts], None]) -> Result:
-        if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in machine.BEFORE_CHANGE:
+        if rollout.state in (RolloutState.HALTED, RolloutState.ABORTED) and run.phase in BEFORE_CHANGE:
             return _given_up(run, f"the rollout is {rollout.state.value}: {rollout.why}")
         now = self._tools.clock.now()
-        if run.phase in machine.BEFORE_CHANGE and not plan.limits(run.node).open_at(now):
+        if run.phase in BEFORE_CHANGE and not plan.limits(run.node).open_at(now):
             return _given_up(
                 run,
                 f"the window of pool {plan.node(run.node).pool} closes too soon for a change to begin: {run.phase.value}",
@@ -197,7 +197,7 @@ def _noted(run: Run, result: Result, phase: Phase) -> dict[str, str]:
         notes = {"cause": result.why, "failed_in": run.phase.value, "direction": "back"} | notes
     if phase in (Phase.LEFT_OUT, Phase.RELEASE_REQUIRED, Phase.QUARANTINED):
         notes.setdefault("cause", result.why)
-    if phase is Phase.QUARANTINED and (run.phase in machine.BEFORE_CHANGE or run.phase is Phase.RELEASE_REQUIRED):
+    if phase is Phase.QUARANTINED and (run.phase in BEFORE_CHANGE or run.phase is Phase.RELEASE_REQUIRED):
         # Nothing of the node was changed, so whatever broke it, the new driver did not.
         notes.setdefault("broken_before", result.why)
     return notes

@@ -114,7 +114,7 @@ class Session:
         """Run a text that changes nothing, and wait for it."""
         step = self.plan.node(self.run.node).step
         return await self.transport.run(
-            self.node, Command(("sh", "-s"), text.encode(), deadline_s, Preflight(step.packages, step.back))
+            self.node, Command(("sh", "-s"), text.encode(), deadline_s, Preflight(step.incoming, step.back))
         )
 
     async def boot_id(self) -> str | Unreachable:

@@ -1,5 +1,9 @@
 """Packages of the driver stack and the kernel as rpm has them, and what holds them: versionlock of dnf and yum, excludes, zypper's locks. Pure.
 
+rpm takes a package whose own script failed for installed; a change by Muster keeps a list of those (name, version, time of installation), and as
+long as that very installation is there the package counts as half-configured. The enabled stream of a module is a package under dnf's own name
+for it, `@nvidia-driver`, with the stream as its version.
+
 To list the packages costs rpm half a second of CPU, so the list is kept in the node's scratch folder for as long as rpm's database is the same.
 """
 
@@ -45,6 +49,17 @@ for file in "$E/dnf/plugins/versionlock.list" "$E/yum/pluginconf.d/versionlock.l
   if [ -r "$file" ]; then sed -n 's/^\([^#[:space:]]\{1,\}\).*/lock \1/p' "$file"; fi
 done
 if [ -r "$E/dnf/versionlock.toml" ]; then sed -n 's/^name[[:space:]]*=[[:space:]]*"\([^"]*\)".*/held \1/p' "$E/dnf/versionlock.toml"; fi
+for file in "$E"/dnf/modules.d/*nvidia*.module; do
+  if [ -r "$file" ]; then
+    awk -F' *= *' '{ its[$1] = $2 } END { if (its["state"] == "enabled") print "stream " its["name"] " " its["stream"] }' "$file"
+  fi
+done
+file="$MUSTER_ROOT/var/lib/muster/node/scriptlets"
+if [ -s "$file" ] && [ -r "$file" ]; then
+  while read -r name version since; do
+    if [ "$(rpm --root "${MUSTER_ROOT:-/}" -q --qf '%{INSTALLTIME}' "$name")" = "$since" ]; then echo "script $name $version"; fi
+  done <"$file"
+fi
 if [ -r "$E/zypp/locks" ]; then sed -n 's/^solvable_name:[[:space:]]*/held /p' "$E/zypp/locks"; fi
 for file in "$E/dnf/dnf.conf" "$E/yum.conf"; do
   if [ -r "$file" ]; then sed -n 's/^exclude\(pkgs\)\{0,1\}[[:space:]]*=[[:space:]]*/held /p' "$file"; fi
@@ -55,12 +70,15 @@ echo "asked yes"
 _ROW = re.compile(
     r"([A-Za-z0-9][\w+.-]{0,120})\t((?:\d{1,4}:)?([\w.+~^]{1,80})-([\w.+~^]{1,80}))\t(\w{1,20})", re.ASCII
 )
+_STREAM = re.compile(r"stream ([\w.+-]{1,80}) ([\w.+-]{1,80})", re.ASCII)
+_FOREIGN = re.compile(r"i[3-6]86")
 MOST_LOCKS = 300
 _MOST_CHARS = 200
 
 
 def packages(lines: Iterable[str]) -> Mapping[str, FactValue]:
-    """Each package's version (with epoch and release), state and hold. Of several versions of one name the later ones have theirs in the key."""
+    """Each package's version (with epoch and release), state and hold. Of several versions of one name the later ones have theirs in the key;
+    a 32-bit one beside the node's own has its architecture there."""
     told = tuple(lines)
     has_plugin = "plugin yes" in told
     locks = (
@@ -68,12 +86,20 @@ def packages(lines: Iterable[str]) -> Mapping[str, FactValue]:
     )  # a list that nobody reads holds nothing
     held = [word for line in told if line.startswith("held ") for word in re.split(r"[,\s]+", line[5:]) if word]
     patterns = [each for each in (*locks, *held) if not each.startswith("!") and len(each) <= _MOST_CHARS][:MOST_LOCKS]
+    unscripted = {line[7:] for line in told if line.startswith("script ")}
     found: dict[str, FactValue] = {}
+    for match in filter(None, map(_STREAM.fullmatch, told)):
+        found |= {
+            f"package[@{match[1]}].version": match[2],
+            f"package[@{match[1]}].state": "installed",
+            f"package[@{match[1]}].hold": True,
+        }
     for match in filter(None, map(_ROW.fullmatch, told)):
         name, version, plain, release, arch = match.groups()
-        key = name if f"package[{name}].version" not in found else f"{name}@{version}.{arch}"
+        own = f"{name}.{arch}" if _FOREIGN.fullmatch(arch) else name
+        key = own if f"package[{own}].version" not in found else f"{name}@{version}.{arch}"
         found[f"package[{key}].version"] = version
-        found[f"package[{key}].state"] = "installed"
+        found[f"package[{key}].state"] = "half-configured" if f"{name} {version}" in unscripted else "installed"
         found[f"package[{key}].hold"] = _is_held(name, version, f"{plain}-{release}", arch, patterns)
     return found
 

@@ -13,7 +13,7 @@ from muster.model.fact import FactSpec, FactValue, RawOutput
 _PATTERNS = (
     "dpkg", "nvidia*", "libnvidia*", "cuda*", "libcuda*", "libnccl*", "libcudnn*", "libnvsdm*", "nvlsm*", "libxnvctrl*",
     "xserver-xorg-video-nvidia*", "datacenter-gpu-manager*", "firmware-nvidia*", "dkms", "linux-image*", "linux-headers*",
-    "linux-modules-*", "linux-objects-nvidia*", "linux-signatures-nvidia*", "unattended-upgrades",
+    "linux-modules-*", "linux-kbuild*", "linux-objects-nvidia*", "linux-signatures-nvidia*", "unattended-upgrades",
 )  # fmt: skip
 
 _FORMAT = r"${binary:Package}\t${Version}\t${db:Status-Want}\t${db:Status-Status}\t${Architecture}\n"

@@ -188,7 +188,7 @@ def _packages(subject: Subject, facts: NodeFacts) -> Iterator[Seen | Gap]:
             Severity.ERROR,
             "packages",
             f"{', '.join(broken)} half-installed",
-            "on the node: dpkg --audit",
+            "on the node: dpkg --audit, or rpm -V PACKAGE",
         )
     if not subject.holds:
         return

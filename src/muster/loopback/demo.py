@@ -216,6 +216,9 @@ def _kill_in_the_middle(stage: _Stage) -> None:
         if done >= len(truths) // 3 and at_work and holder is not None and holder.pid:
             with suppress(ProcessLookupError):
                 os.kill(holder.pid, signal.SIGKILL)
+            # A process that dies holds its lock until it is gone; whoever applies again must not take it for one that carries on.
+            while lock.holder() == holder and time.monotonic() < limit:
+                time.sleep(0.01)
             stage.say(
                 f"  {done} of {len(truths)} nodes are done, {at_work} are at work: kill -9 {holder.pid}, the control plane"
             )

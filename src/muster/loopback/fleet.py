@@ -16,20 +16,19 @@ from pathlib import Path
 
 import asyncssh
 
-from muster.loopback.jobs import JobRecord, refuse_if_leased, start_job
+from muster.loopback.jobs import JobRecord, finish_job, refuse_if_leased, start_job
 from muster.loopback.layout import Layout, Member, policy_text, read_members, write_members
-from muster.loopback.nodes import Ran, boot, install_shims, make_node, make_template, run_on
+from muster.loopback.nodes import MANNERS, Ran, boot, install_shims, make_node, make_template, manner_of, run_on
 from muster.loopback.observe import Truth, observe
 from muster.loopback.packages import DEFAULT_RELEASES, DriverRelease, build_repository
 from muster.loopback.tools import require_tools, spawn_detached
 from muster.model.errors import MusterError, UnknownName
 
 KNOBS = (
-    "unreachable",
-    "silent",
-    "wrong-host-key",
+    *MANNERS,
     "disk-full",
     "slow-package",
+    "slow-validation",
     "smi-hangs",
     "gpu-lost",
     "gpu-wrong",
@@ -37,16 +36,20 @@ KNOBS = (
 )
 
 _RACK_SIZE = 4
-_START_LIMIT_S = 20.0
-_STOP_LIMIT_S = 10.0
+_LOCK_SIGN = "loopback/lock-held"
 
-# Takes dpkg's own two locks as another package manager would, and leaves a sign when it has them.
+# A busy machine is no fault: these bounds are for what hangs.
+_START_LIMIT_S = 120.0
+_STOP_LIMIT_S = 60.0
+
+# Takes dpkg's own two locks as another package manager would, leaves a sign when it has them, and gives them back when that is taken away.
 _LOCK_HOLDER = """
-import fcntl, sys, time
+import fcntl, os, sys, time
+limit = time.monotonic() + float(sys.argv[1])
 held = [open(path, "a") for path in sys.argv[3:]]
 for lock in held: fcntl.lockf(lock, fcntl.LOCK_EX)
 open(sys.argv[2], "w").close()
-time.sleep(float(sys.argv[1]))
+while os.path.exists(sys.argv[2]) and time.monotonic() < limit: time.sleep(0.05)
 """
 
 
@@ -109,17 +112,24 @@ class LoopbackFleet:
         if self.server_pid() is not None:
             return
         # What a finished server left is kept for its ports, but must not be taken for this one's sign.
-        began = self.layout.ready.stat().st_mtime_ns if self.layout.ready.exists() else 0
+        began = self._ready_at()
         argv = [sys.executable, "-m", "muster.loopback.server", str(self.layout.folder)]
         spawn_detached(argv, os.environ, self.layout.log)
         limit = time.monotonic() + _START_LIMIT_S
         was_seen = False
-        while not self.layout.ready.exists() or self.layout.ready.stat().st_mtime_ns == began:
+        while self._ready_at() in (0, began):
             is_there = self.server_pid() is not None
             if (was_seen and not is_there) or time.monotonic() > limit:
                 raise MusterError(f"the loopback server did not start; its last words: {self._last_words()}")
             was_seen = is_there
             time.sleep(0.02)
+
+    def _ready_at(self) -> int:
+        """When the server's sign was written, 0 while there is none: a server that starts takes the last one's away."""
+        try:
+            return self.layout.ready.stat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
 
     def stop(self) -> None:
         """End the server and everything that runs on the nodes. Does nothing where no server runs."""
@@ -155,25 +165,41 @@ class LoopbackFleet:
 
     def power_cut(self, name: str) -> None:
         """Ask the running server to end everything on the node at once and boot it; returns before that happened."""
-        (self.node_root(name) / "loopback/reboot").write_text("power-cut\n", encoding="ascii")
+        self._put(name, "reboot", "power-cut\n")
 
     def set_knob(self, name: str, knob: str, value: str | None = "") -> None:
-        """Set one of KNOBS on the node; None takes it away. The running server sees it within a tenth of a second."""
+        """Set one of KNOBS on the node; None takes it away. Returns when the running server, if it is one of the server's, has taken it up."""
         if knob not in KNOBS:
             raise UnknownName(f"no knob is called {knob}", hint=f"the knobs are {', '.join(KNOBS)}")
         place = self.node_root(name) / "loopback/knobs" / knob
         if value is None:
             place.unlink(missing_ok=True)
         else:
-            fresh = place.parent.parent / f"knob-{knob}.new"  # replaced in one step: the node never reads half of it
-            fresh.write_text(value, encoding="utf-8")
-            fresh.replace(place)
+            self._put(name, f"knobs/{knob}", value)
+        if knob in MANNERS:
+            self._await_manner(name)
+
+    def _put(self, name: str, place: str, text: str) -> None:
+        """Write a file that the node or the server reads in one step: neither ever reads half of it."""
+        fresh = self.node_root(name) / "loopback" / f"{place.replace('/', '-')}.new"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self.node_root(name) / "loopback" / place)
+
+    def _await_manner(self, name: str) -> None:
+        root = self.node_root(name)
+        limit = time.monotonic() + _START_LIMIT_S
+        while self.server_pid() is not None and _text(root / "loopback/manner") != manner_of(root):
+            if time.monotonic() > limit:
+                raise MusterError(
+                    f"{name} is not {manner_of(root)} after {_START_LIMIT_S:.0f} s", hint=self._last_words()
+                )
+            time.sleep(0.01)
 
     def hold_dpkg_lock(self, name: str, seconds: float) -> None:
-        """Hold the node's dpkg locks for `seconds`, as a stray upgrade would; returns once they are held."""
+        """Hold the node's dpkg locks, as a stray upgrade would, for `seconds` or until `release_dpkg_lock`; returns once they are held."""
         root = self.node_root(name)
         locks = [str(root / "var/lib/dpkg" / lock) for lock in ("lock-frontend", "lock")]
-        sign = root / "loopback/lock-held"
+        sign = root / _LOCK_SIGN
         sign.unlink(missing_ok=True)
         argv = [sys.executable, "-S", "-c", _LOCK_HOLDER, str(seconds), str(sign), *locks]
         spawn_detached(argv, {"MUSTER_ROOT": str(root)})
@@ -183,11 +209,20 @@ class LoopbackFleet:
                 raise MusterError(f"the dpkg locks of {name} could not be taken within {_START_LIMIT_S:.0f} s")
             time.sleep(0.01)
 
+    def release_dpkg_lock(self, name: str) -> None:
+        """Let the one who holds the node's dpkg locks give them back, within a tenth of a second."""
+        (self.node_root(name) / _LOCK_SIGN).unlink(missing_ok=True)
+
     def start_job(self, job: str, names: Sequence[str], seconds: float) -> tuple[JobRecord, ...]:
         """Start one job over all `names`. Raises LeaseHeld, before anything started, where one of them is claimed."""
         for name in names:
             refuse_if_leased(self.node_root(name))
         return tuple(start_job(self.node_root(name), job, seconds) for name in names)
+
+    def finish_job(self, job: str, names: Sequence[str]) -> None:
+        """Let the job come to its own end now on all `names`; returns when that is recorded."""
+        for name in names:
+            finish_job(self.node_root(name), job)
 
     def truth(self) -> tuple[Truth, ...]:
         """Every node as it is now."""
@@ -196,6 +231,13 @@ class LoopbackFleet:
     def _last_words(self) -> str:
         lines = self.layout.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return " / ".join(lines[-3:]) or "none"
+
+
+def _text(place: Path) -> str:
+    try:
+        return place.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _members(nodes: int, releases: Sequence[DriverRelease], initial: Mapping[str, str]) -> tuple[Member, ...]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,8 +21,17 @@ from muster.model.frozen import dataclass
 
 KERNEL = "6.1.0-57-amd64"
 
-# A killed process is gone within milliseconds; one that hangs in the kernel for a second is left behind.
-_KILL_ROUNDS = 50
+# A killed process is gone within milliseconds, on a busy disk within seconds; one that hangs in the kernel is left behind.
+_KILL_ROUNDS = 1000
+
+# How often nothing must be found where some process could not be asked: it becomes another program within less.
+_SURE_ROUNDS = 5
+
+# How long a command on a node may take: far beyond any that does not hang, however busy the machine is.
+_RUN_LIMIT_S = 600.0
+
+MANNERS = ("unreachable", "silent", "wrong-host-key")
+"""The knobs that say how a node meets who connects; the first that is set counts, and without one it is `open`."""
 
 _GPU_BUSES = ("04", "05", "0b", "0c")
 """The places of the four GPUs that the replayed reports show."""
@@ -90,9 +100,15 @@ def refresh_uptime(root: Path) -> None:
     """Bring the node's /proc/uptime up to now; commands on the node see it as of their start."""
     booted = float((root / "loopback/booted_at").read_text())
     uptime = max(time.time() - booted, 0.01)
-    fresh = root / "proc/uptime.new"
+    # The server and who works on the node beside it may do this at the same moment, each with a file of its own.
+    fresh = root / f"proc/uptime.{os.getpid()}-{threading.get_ident()}"
     fresh.write_text(f"{uptime:.2f} {uptime:.2f}\n", encoding="ascii")
     fresh.replace(root / "proc/uptime")
+
+
+def manner_of(root: Path) -> str:
+    """How the node's knobs want it to meet who connects: one of MANNERS, or `open`."""
+    return next((manner for manner in MANNERS if (root / "loopback/knobs" / manner).exists()), "open")
 
 
 def argv_of(root: Path, command: str | None) -> list[str]:
@@ -109,7 +125,7 @@ def argv_of(root: Path, command: str | None) -> list[str]:
     return ["/bin/sh", "-c", f"trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"", "sh", *inner]
 
 
-def run_on(root: Path, shims: Path, command: str, *, stdin: str = "", timeout_s: float = 60) -> Ran:
+def run_on(root: Path, shims: Path, command: str, *, stdin: str = "", timeout_s: float = _RUN_LIMIT_S) -> Ran:
     """Run `command` by sh on the node, as the fleet's server would, and wait for it."""
     refresh_uptime(root)
     done = subprocess.run(
@@ -169,26 +185,40 @@ def boot(root: Path, shims: Path) -> None:
 
 def processes_under(folder: Path) -> Sequence[int]:
     """Ids of this user's processes on the node whose root is `folder`, or on any node below it: their $MUSTER_ROOT says so."""
+    return _processes_under(folder)[0]
+
+
+def _processes_under(folder: Path) -> tuple[Sequence[int], bool]:
+    """Those processes, and whether there was one that had no environment to read: for a moment, one that becomes another program has none."""
     exact, below = f"MUSTER_ROOT={folder}".encode(), f"MUSTER_ROOT={folder}/".encode()
-    found = []
+    found, is_unsure = [], False
     for place in Path("/proc").iterdir():
         if not place.name.isdigit() or int(place.name) == os.getpid():
             continue
         try:
             words = (place / "environ").read_bytes().split(b"\0")
+            is_unsure = is_unsure or (words == [b""] and _is_program(place))
         except OSError:
             continue
         if any(word == exact or word.startswith(below) for word in words):
             found.append(int(place.name))
-    return sorted(found)
+    return sorted(found), is_unsure
+
+
+def _is_program(place: Path) -> bool:
+    """Whether it is neither a thread of the kernel nor a process that has ended, and ours to look at."""
+    fields = (place / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+    return fields[0] not in "ZX" and place.stat().st_uid == os.getuid() and (place / "exe").readlink() != Path()
 
 
 def kill_under(folder: Path) -> None:
     """End every process that `processes_under` finds, as a power switch does, and wait until they are gone: a dying one may be forking."""
+    sure = 0
     for _ in range(_KILL_ROUNDS):
-        found = processes_under(folder)
-        if not found:
+        found, is_unsure = _processes_under(folder)
+        if not found and (not is_unsure or sure >= _SURE_ROUNDS):
             return
+        sure = sure + 1 if not found else 0
         for pid in found:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)

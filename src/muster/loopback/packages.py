@@ -286,9 +286,7 @@ root=$DPKG_ROOT
 version=@VERSION@
 machine=$(uname -m)
 echo "Loading new nvidia-$version DKMS files..."
-seconds=
-{ read -r seconds < "$root/loopback/knobs/slow-package"; } 2>/dev/null || : # in one step: it may be taken away at any moment
-[ -z "$seconds" ] || sleep "$seconds"
+[ ! -e "$root/loopback/knobs/slow-package" ] || sh "$root/loopback/hold.sh" slow-package
 for headers in "$root"/lib/modules/*/build; do
     [ -d "$headers" ] || continue
     place=${headers%/build}

@@ -27,7 +27,7 @@ from muster.loopback.layout import (
     read_members,
     ssh_config_text,
 )
-from muster.loopback.nodes import argv_of, boot, environment, kill_under, refresh_uptime
+from muster.loopback.nodes import argv_of, boot, environment, kill_under, manner_of, refresh_uptime
 
 # Below the range from which Linux gives out ports to clients, so that none sits on a node's port while the node restarts.
 _FIRST_PORT, _LAST_PORT = 22000, 32000
@@ -131,6 +131,13 @@ class _Node:
         except OSError:
             self._manner = "unreachable"
             raise
+        self._say_manner()
+
+    def _say_manner(self) -> None:
+        """Write down how the node meets who connects from now on, for who set the knob and waits for it."""
+        fresh = self.root / "loopback/manner.new"
+        fresh.write_text(f"{self._manner}\n", encoding="ascii")
+        fresh.replace(self.root / "loopback/manner")
 
     async def _take_connections(self, manner: str) -> asyncssh.SSHAcceptor | asyncio.Server | None:
         if manner == "unreachable" or self._place is None:
@@ -175,15 +182,10 @@ class _Node:
         request = self.root / "loopback/reboot"
         if request.exists():
             await self._restart(at_once=request.read_text(encoding="ascii").strip() == "power-cut")
-        wanted = self.manner()
+        wanted = manner_of(self.root)
         if wanted != self._manner:
             await self.silence()
             await self.listen(wanted)
-
-    def manner(self) -> str:
-        """How the node's knobs want it to meet who connects."""
-        manners = ("unreachable", "silent", "wrong-host-key")
-        return next((manner for manner in manners if (self.root / "loopback/knobs" / manner).exists()), "open")
 
     def _keep_waiting(self, _: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._manner == "silent":
@@ -252,7 +254,7 @@ async def _listen_somewhere(node: _Node, wanted: int, taken: set[int]) -> None:
             continue
         try:
             node.bind(port)
-            await node.listen(node.manner())
+            await node.listen(manner_of(node.root))
         except OSError:
             continue
         taken.add(port)

@@ -44,3 +44,13 @@ class Event(StrEnum):
     FAILED = "failed"
     RESTART_BY_REBOOT = "restart-by-reboot"
     WENT_BACK = "went-back"
+
+
+BEFORE_CHANGE = frozenset(
+    {
+        Phase.PREFLIGHT_REQUIRED, Phase.LEASE_REQUIRED, Phase.FETCH_REQUIRED, Phase.CORDON_REQUIRED, Phase.DRAIN_REQUIRED,
+        Phase.BASELINE_REQUIRED, Phase.RESTORE_POINT_REQUIRED,
+    }
+)  # fmt: skip
+"""Phases in which nothing of the node's stack was changed yet: a halted rollout gives these nodes back as they are, a paused one
+lets them stand."""

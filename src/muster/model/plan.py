@@ -60,10 +60,24 @@ class Expectation:
 
 class StepKind(StrEnum):
     """What is done to the node. `change`: from one whole stack to another, with a way back. `repair`: from whatever lies there to one whole
-    stack; there is nothing worth going back to. Closed."""
+    stack; there is nothing worth going back to. `install`: the first driver of a bare node; the way back leads to no driver. Closed."""
 
     CHANGE = "change"
     REPAIR = "repair"
+    INSTALL = "install"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMove:
+    """The kernel that a node is moved to together with its driver.
+
+    `packages` come new to the node; on the way back they leave, once the old kernel runs again. The new kernel is booted once, and is the
+    node's default only after it was validated.
+    """
+
+    from_kernel: str
+    to_kernel: str
+    packages: tuple[PackagePin, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,7 @@ class Step:
 
     `manager` names the node's package manager, `restart` is `reload` or `reboot`. `back` are the packages of the way
     back; the change is refused where they can't be had. Of a repair they are what lies there, whole or not.
+    With a `kernel` it is always a reboot.
     """
 
     from_driver: str
@@ -84,6 +99,12 @@ class Step:
     expects: tuple[Expectation, ...]
     done_when: tuple[Expectation, ...]
     kind: StepKind = StepKind.CHANGE
+    kernel: KernelMove | None = None
+
+    @property
+    def incoming(self) -> tuple[PackagePin, ...]:
+        """All packages that the step installs: the driver's, and those of a new kernel."""
+        return self.packages if self.kernel is None else (*self.packages, *self.kernel.packages)
 
     @property
     def leaving(self) -> tuple[str, ...]:
@@ -380,7 +401,13 @@ def _step_body(step: Step) -> dict[str, object]:
         "done_when": {e.path: e.value for e in step.done_when},
         # Plans of before there were other kinds keep their ids.
         **({} if step.kind is StepKind.CHANGE else {"kind": step.kind.value}),
+        **({} if step.kernel is None else {"kernel": _kernel_body(step.kernel)}),
     }
+
+
+def _kernel_body(move: KernelMove) -> dict[str, object]:
+    packages = {p.name: p.version for p in move.packages}
+    return {"from_kernel": move.from_kernel, "to_kernel": move.to_kernel, "packages": packages}
 
 
 def _node_body(part: NodePlan, step: int) -> dict[str, object]:

@@ -14,6 +14,7 @@ from muster.model.plan import (
     Bound,
     Expectation,
     Forecast,
+    KernelMove,
     NodePlan,
     Plan,
     PoolLimits,
@@ -214,7 +215,7 @@ def _step_from(value: object, at: str) -> Step:
         "restart",
         "expects",
         "done_when",
-        *(("kind",) if isinstance(value, Mapping) and "kind" in value else ()),
+        *(key for key in ("kind", "kernel") if isinstance(value, Mapping) and key in value),
     )
     kind = step.text("kind") if "kind" in step.members else StepKind.CHANGE.value
     if kind not in tuple(StepKind) or (kind == StepKind.CHANGE.value and "kind" in step.members):
@@ -230,7 +231,14 @@ def _step_from(value: object, at: str) -> Step:
         expects=tuple(Expectation(path, text) for path, text in step.pairs("expects")),
         done_when=tuple(Expectation(path, text) for path, text in step.pairs("done_when")),
         kind=StepKind(kind),
+        kernel=_kernel(step.members["kernel"], f"{at}.kernel") if "kernel" in step.members else None,
     )  # fmt: skip
+
+
+def _kernel(value: object, at: str) -> KernelMove:
+    part = _Part.of(value, at, "from_kernel", "to_kernel", "packages")
+    packages = tuple(PackagePin(name, version) for name, version in part.pairs("packages"))
+    return KernelMove(part.text("from_kernel"), part.text("to_kernel"), packages)
 
 
 def _node_1(value: object, at: str) -> NodePlan:

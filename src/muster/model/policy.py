@@ -18,6 +18,7 @@ from muster.model.quantities import Amount, Window
 from muster.model.ranges import Ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+from muster.model.versions.kernel import KernelVersion
 
 SCHEMA: Final = 1
 
@@ -177,6 +178,14 @@ class DriverPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelPolicy:
+    """Which kernel a pool shall run: its release as `uname -r` prints it, and the version of the packages that carry it."""
+
+    want: KernelVersion
+    package: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """How a node is emptied; after `limit_s` it is given up for this round, never forced."""
 
@@ -201,7 +210,7 @@ class Pool:
     """Nodes under one policy. Without a driver wish the pool is watched and never changed.
 
     `cuda` is what the users of the pool must be able to run; `reload` says whether modules may be exchanged without a
-    reboot; `windows` empty means any time.
+    reboot; `windows` empty means any time. Without a `kernel` each node keeps the one it runs.
     """
 
     name: str
@@ -213,6 +222,7 @@ class Pool:
     max_unavailable: MaxUnavailable = field(default_factory=MaxUnavailable)
     windows: tuple[Window, ...] = ()
     reload: Permission = Permission.ALLOWED
+    kernel: KernelPolicy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +248,36 @@ class Holds:
     kernel: bool = True
     automatic_upgrades: Permission = Permission.FORBIDDEN
     developer_driver: Permission = Permission.FORBIDDEN
+
+
+class EditedFiles(StrEnum):
+    """What becomes of a configuration file that was edited by hand where a new package brings another."""
+
+    KEEP = "keep"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """Where a bare node gets its driver from: one line of an apt source without options, and the file with its signing key (ASCII-armoured, as
+    seen from the policy's folder; None: a key that the node trusts already)."""
+
+    source: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """How packages are treated in a change.
+
+    `unsigned`: packages from a repository that nobody signed. `questions`: packages that ask something while they are installed; allowed ones
+    are answered by their own defaults.
+    """
+
+    edited_files: EditedFiles = EditedFiles.KEEP
+    unsigned: Permission = Permission.FORBIDDEN
+    questions: Permission = Permission.ALLOWED
+    repository: Repository | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +325,7 @@ class Policy:
     ssh: Ssh = field(default_factory=Ssh)
     rollout: Rollout = field(default_factory=Rollout)
     holds: Holds = field(default_factory=Holds)
+    packages: Packages = field(default_factory=Packages)
     security: Security = field(default_factory=Security)
     validate: Validation = field(default_factory=Validation)
     knowledge: str | None = None

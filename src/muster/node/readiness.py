@@ -40,6 +40,12 @@ kernel=$(uname -r)
 if [ @BUILDS@ = yes ] && [ -d "$MUSTER_ROOT/lib/modules/$kernel" ]; then
   [ -e "$MUSTER_ROOT/lib/modules/$kernel/build/." ] ||
     not_ready "the headers of the running kernel $kernel are missing: no module can be built for it"
+  for image in "$MUSTER_ROOT"/boot/vmlinuz-*; do
+    other=${image##*/vmlinuz-}
+    case $other in '*' | *rescue*) continue ;; esac
+    [ -e "$MUSTER_ROOT/lib/modules/$other/build/." ] ||
+      not_ready "the headers of $other, which the node can boot, are missing: booted it would have no GPUs"
+  done
   if [ -x "$MUSTER_ROOT/usr/sbin/dkms" ]; then
     command -v gcc >/dev/null || command -v cc >/dev/null || not_ready 'no compiler is installed: dkms cannot build the module'
   fi
@@ -69,11 +75,13 @@ VAR_FLOOR_KIB = 65536
 """What /var must have for the task records, the lists and dpkg's own files; apt itself counts the packages when it fetches them."""
 
 _WILL_LOAD = """\
-kernel=$(uname -r)
-version=$(modinfo -F version nvidia 2>/dev/null) || not_ready "there is no module nvidia on disk for $kernel: a restart would lose the GPUs"
+kernel=@KERNEL@
+[ -n "$kernel" ] || kernel=$(uname -r)
+version=$(modinfo -k "$kernel" -F version nvidia 2>/dev/null) ||
+  not_ready "there is no module nvidia on disk for $kernel: a restart would lose the GPUs"
 [ "$version" = @DRIVER@ ] || not_ready "the module on disk for $kernel is $version, not @DRIVER@"
-magic=$(modinfo -F vermagic nvidia 2>/dev/null)
-[ -z "$magic" ] || [ "${magic%% *}" = "$kernel" ] || not_ready "the module on disk was built for ${magic%% *}, and $kernel runs"
+magic=$(modinfo -k "$kernel" -F vermagic nvidia 2>/dev/null)
+[ -z "$magic" ] || [ "${magic%% *}" = "$kernel" ] || not_ready "the module on disk was built for ${magic%% *}"
 for image in "$MUSTER_ROOT/boot/initrd.img-$kernel" "$MUSTER_ROOT/boot/initramfs-$kernel.img"; do
   [ ! -e "$image" ] || [ -s "$image" ] || not_ready "${image##*/} is empty: the node would not boot"
 done
@@ -91,7 +99,9 @@ def before(packages: tuple[str, ...], *, restarts: bool) -> str:
     return _TOOLS + (f"too_often {RESTARTS_A_DAY}\n" if restarts else "") + text
 
 
-def before_restart(driver: str, *, back: bool) -> str:
-    """Asked and counted immediately before a restart that is to load `driver`; the way back has one restart more."""
-    text = _WILL_LOAD.replace("@DRIVER@", shlex.quote(driver))
+def before_restart(driver: str, *, back: bool, kernel: str = "") -> str:
+    """Asked and counted immediately before a restart that is to load `driver` on `kernel` (the running one where none is named); the way back
+    has one restart more.
+    """
+    text = _WILL_LOAD.replace("@DRIVER@", shlex.quote(driver)).replace("@KERNEL@", shlex.quote(kernel))
     return _TOOLS + f"too_often {RESTARTS_A_DAY + (1 if back else 0)}\n" + text + _COUNTED

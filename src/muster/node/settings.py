@@ -1,7 +1,8 @@
 """Texts that keep what a node was set to before its change, give it back after a reload or restart, and compare. Pure; POSIX sh.
 
 A reload or a restart loses what is set at run time: persistence, power limit, compute mode, application clocks, and on most GPUs MIG and its
-layout. Packages bring their own files, and a unit that was disabled by hand must not come back enabled. `save` writes it down under a folder
+layout. Packages bring their own files, a unit that was disabled by hand must not come back enabled, and a CDI spec must not name libraries that
+are gone. `save` writes it down under a folder
 of the restore point; `give_back` sets what differs and then says what still does. What could not be read before is not compared.
 
 ECC and MIG modes that need another restart to change are compared, never set: they outlive a restart by themselves.
@@ -16,6 +17,8 @@ _FIELDS = (
     "uuid", "persistence_mode", "power.limit", "compute_mode", "ecc.mode.current", "mig.mode.current",
     "clocks.applications.graphics", "clocks.applications.memory",
 )  # fmt: skip
+
+_PARTS = ("settings", "mig", "units", "edited", "loader", "images", "parameters", "cdi")
 
 _LOOK = """\
 PATH=$PATH:/usr/sbin:/sbin
@@ -34,11 +37,30 @@ units() {
 # Settings that a person wrote or changed: no package has a file of this content under this name.
 edited() {
   command -v md5sum >/dev/null || return 0
-  { command -v dpkg-query >/dev/null && dpkg-query --admindir="$MUSTER_ROOT/var/lib/dpkg" -W -f '${Conffiles}\\n' 2>/dev/null; } >"$1/shipped"
+  : >"$1/shipped" && : >"$1/files"
+  if command -v dpkg-query >/dev/null; then
+    listed() { dpkg-query --admindir="$MUSTER_ROOT/var/lib/dpkg" -W -f '${Conffiles}\\n' "$@" 2>/dev/null; }
+    listed >"$1/shipped"
+    listed 'nvidia*' 'libnvidia*' 'libcuda*' 'cuda-drivers*' 'datacenter-gpu-manager*' | sed -n 's,^ \\(/[^ ]*\\) .*,\\1,p' >"$1/files"
+  fi
   for file in "$MUSTER_ROOT"/etc/modprobe.d/*.conf "$MUSTER_ROOT"/etc/nvidia/* "$MUSTER_ROOT"/etc/modules-load.d/*.conf; do
-    [ -f "$file" ] || continue
-    sum=$(md5sum <"$file") name=${file#"$MUSTER_ROOT"}
+    case $file in *.dpkg-old | *.dpkg-dist | *.dpkg-new) ;; *) echo "${file#"$MUSTER_ROOT"}" ;; esac
+  done >>"$1/files"
+  sort -u "$1/files" | while read -r name; do
+    [ -f "$MUSTER_ROOT$name" ] || continue
+    sum=$(md5sum <"$MUSTER_ROOT$name")
     grep -qF " $name ${sum%% *}" "$1/shipped" || echo "$name ${sum%% *}"
+  done
+}
+# A CDI spec is stale when it names a library of the driver that is not there: containers would not start.
+specs() {
+  for file in "$MUSTER_ROOT"/etc/cdi/*.yaml "$MUSTER_ROOT"/etc/cdi/*.json "$MUSTER_ROOT"/run/cdi/*.yaml "$MUSTER_ROOT"/run/cdi/*.json; do
+    [ -f "$file" ] || continue
+    is=whole
+    for library in $(grep -oE '/[^" ]*/lib(cuda|nvidia)[^" /]*\\.so\\.[0-9.]*[0-9]' "$file" | sort -u); do
+      [ -e "$MUSTER_ROOT$library" ] || is=stale
+    done
+    echo "${file#"$MUSTER_ROOT"} $is"
   done
 }
 loader() { sed -n 's/^saved_entry=./&/p' "$MUSTER_ROOT"/boot/grub/grubenv "$MUSTER_ROOT"/boot/grub2/grubenv 2>/dev/null; }
@@ -49,7 +71,7 @@ parameters() {
 look_at_all() { # folder
   mkdir -p "$1" || return 1
   settings >"$1/settings"; layout >"$1/mig"; units >"$1/units"; edited "$1" >"$1/edited"; loader >"$1/loader"; images >"$1/images"
-  parameters >"$1/parameters"
+  parameters >"$1/parameters"; specs >"$1/cdi"
 }
 """
 
@@ -84,14 +106,27 @@ if [ -s "$before/mig" ] && [ "$(layout)" != "$(cat "$before/mig")" ]; then
     nvidia-smi mig -i "$gpu" -cgi "${places%,}" -C >"$now/said" 2>&1 || echo "could not lay out GPU $gpu again: $(tail -n 1 "$now/said")"
   done
 fi
+# Specs that the change made stale are made anew, by the toolkit or by its own unit.
+specs | while read -r file is; do
+  [ "$is" = stale ] && grep -qxF "$file whole" "$before/cdi" 2>/dev/null || continue
+  if command -v nvidia-ctk >/dev/null; then
+    nvidia-ctk cdi generate --output="$MUSTER_ROOT$file" >"$now/said" 2>&1 || echo "could not make $file anew: $(tail -n 1 "$now/said")"
+  else
+    systemctl restart nvidia-cdi-refresh.service 2>/dev/null
+  fi
+done
 look_at_all "$now" || exit 1
 rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
-for part in settings mig units edited loader images parameters; do
+for part in @PARTS@; do
+  [ -f "$before/$part" ] || continue # written by an earlier release
   while read -r line; do
     grep -qxF -- "$line" "$now/$part" && continue
     case $part in
       units) systemctl cat "${line%% *}" >/dev/null 2>&1 || continue ;;
+      # Replaced because the policy says so: dpkg kept it beside, so nothing is lost.
+      edited) [ "$(md5sum <"$MUSTER_ROOT${line%% *}.dpkg-old" 2>/dev/null)" != "${line##* }  -" ] || continue ;;
+      cdi) case $line in *' stale') continue ;; esac ;;
       parameters) grep -q "^${line%% *} " "$now/$part" || continue ;;
     esac
     key=${line%%[| ]*}
@@ -109,7 +144,11 @@ def save(keep: str) -> str:
     return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + _SAVE.replace("@KEEP@", shlex.quote(keep))
 
 
-def give_back(keep: str) -> str:
-    """The text that sets again what differs from what `save` wrote down, and exits with `DIFFERS` when something still does."""
-    text = _GIVE_BACK.replace("@KEEP@", shlex.quote(keep)).replace("@DIFFERS@", str(DIFFERS))
+def give_back(keep: str, *, loader: bool = True) -> str:
+    """The text that sets again what differs from what `save` wrote down, and exits with `DIFFERS` when something still does.
+
+    `loader` false: what the boot loader remembers is being changed on purpose, and is seen to elsewhere (`boot`).
+    """
+    parts = " ".join(part for part in _PARTS if loader or part != "loader")
+    text = _GIVE_BACK.replace("@KEEP@", shlex.quote(keep)).replace("@DIFFERS@", str(DIFFERS)).replace("@PARTS@", parts)
     return _LOOK.replace("@FIELDS@", ",".join(_FIELDS)) + text

@@ -12,8 +12,9 @@ from muster.solver.problem import Kernel, NodeClass, Offers, Switches
 from muster.solver.rules.image import IMAGE_KINDS
 from muster.solver.rules.kernel import UNSIGNED
 
-LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?")
-"""Packages that must be of the driver's version whatever version they are now: they move with it."""
+LOCKSTEP = re.compile(r"nvidia-imex(-\d+)?|nvidia-fabricmanager(-\d+)?|@\S*nvidia\S*")
+"""Packages that must be of the driver's version whatever version they are now: they move with it. So does the module stream (`@nvidia-driver`)
+that hides the packages of the others."""
 
 _TOOLKIT = re.compile(r"cuda-(?:cudart|runtime|toolkit)-(\d{1,3})-(\d{1,3})")
 _RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\D|$)")

@@ -102,13 +102,17 @@ def _moved(old: NodePlan, new: NodePlan, was: str, now: str) -> Iterator[str]:
         yield f"stage {was} -> {now}"
     if old.step != new.step:
         restart = f", by {new.step.restart}" if old.step.restart != new.step.restart else ""
-        yield f"step {old.step.from_driver} -> {old.step.to_driver} is now {new.step.from_driver} -> {new.step.to_driver}{restart}"
+        yield f"step {old.step.from_driver} -> {old.step.to_driver} is now {new.step.from_driver} -> {new.step.to_driver}{_kernel(new)}{restart}"
     for what in ("pool", "rack", "zone", "tenant", "domain", "stratum", "drain"):
         before, after = getattr(old, what), getattr(new, what)
         if before != after:
             yield f"{what} {before or 'none'} -> {after or 'none'}"
     if old.idle != new.idle:
         yield "idle -> busy" if old.idle else "busy -> idle"
+
+
+def _kernel(part: NodePlan) -> str:
+    return f" with kernel {part.step.kernel.to_kernel}" if part.step.kernel is not None else ""
 
 
 def _stage_of(plan: Plan) -> Mapping[str, str]:

@@ -135,7 +135,7 @@ def _steps(plan: Plan) -> Iterator[Note]:
 
 
 def _step(step: Step) -> Iterator[tuple[str, str]]:
-    way = _repair(step) if step.kind is StepKind.REPAIR else _way(step)
+    way = {StepKind.REPAIR: _repair, StepKind.INSTALL: _first}.get(step.kind, _way)(step)
     yield from (("fatal", says) for says in (*way, *_proof(step)))
     if step.restart not in ("reload", "reboot"):
         yield "fatal", f"restarts by {step.restart!r}, which nobody knows"
@@ -171,6 +171,14 @@ def _repair(step: Step) -> Iterator[str]:
         for pin in step.back
     ):
         yield "repairs packages that it is not expected to have"
+
+
+def _first(step: Step) -> Iterator[str]:
+    """On a bare node there is nothing to go back to but that it has no driver."""
+    if step.back:
+        yield "installs a first driver over packages that are there"
+    if not step.expects:
+        yield "expects nothing, so a moved node would not be noticed"
 
 
 def _proof(step: Step) -> Iterator[str]:

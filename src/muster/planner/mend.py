@@ -194,12 +194,13 @@ class Mender:
         if target == kind.driver and flavour == kind.flavour and self.had is not None:
             return _Aim(answer, self.had.packages, whence)
         manager = next(each for each in self.managers if each.name == kind.manager)
-        version = manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
+        known = {pin.name: pin.version for pin in kind.packages}
+        version = manager.version_text(target, known)
         named_by = self.carried(kind, target, flavour, version)
         return (
             No(WaitingOn.NO_SOLUTION, named_by.why)
             if isinstance(named_by, NotNamed)
-            else _Aim(answer, named_by.packages, whence)
+            else _Aim(answer, manager.spelled(target, named_by.packages, known), whence)
         )
 
     def _way(

@@ -33,13 +33,16 @@ from muster.model.policy import (
     SCHEMA,
     AnsibleSource,
     DirectorySource,
+    EditedFiles,
     Floor,
     Holds,
     HostsSource,
     InventorySource,
     LocalSource,
+    Packages,
     Policy,
     Pool,
+    Repository,
     Rollout,
     SecretFrom,
     Security,
@@ -53,7 +56,7 @@ from muster.model.quantities import DURATION_HINT, Amount, parse_duration_s
 from muster.planner.policy_pools import PERMISSIONS, Checks, name_text, pool_lines, read_pools
 
 REQUIRED: Final = ("schema", "fleet", "inventory", "pools")
-SECTIONS: Final = (*REQUIRED, "knowledge", "ssh", "rollout", "holds", "security", "validate")
+SECTIONS: Final = (*REQUIRED, "knowledge", "ssh", "rollout", "holds", "packages", "security", "validate")
 # What the built-in validator measures; a site's own command may report metrics of any name.
 BUILTIN_METRICS: Final = (
     "matmul_tflops", "memory_gbps", "h2d_gbps", "d2h_gbps", "d2d_gbps", "peer_gbps", "allreduce_gbps",
@@ -84,7 +87,7 @@ def policy_from_document(text: str, name: str, checks: Checks | None = None) -> 
     fields = reader.fields(document.root, "policy", SECTIONS, required=REQUIRED)
     inventory, pools = fields.node_of("inventory"), fields.node_of("pools")
     ssh, rollout, holds = fields.node_of("ssh"), fields.node_of("rollout"), fields.node_of("holds")
-    security, validate = fields.node_of("security"), fields.node_of("validate")
+    security, validate, packages = fields.node_of("security"), fields.node_of("validate"), fields.node_of("packages")
     own_knowledge = fields.value(
         "knowledge", _checked((checks or Checks()).knowledge), None, "a folder, as seen from this file"
     )
@@ -95,6 +98,7 @@ def policy_from_document(text: str, name: str, checks: Checks | None = None) -> 
         ssh=Ssh() if ssh is None else _ssh(reader, ssh),
         rollout=Rollout() if rollout is None else _rollout(reader, rollout),
         holds=Holds() if holds is None else _holds(reader, holds),
+        packages=Packages() if packages is None else _packages(reader, packages),
         security=Security() if security is None else _security(reader, security),
         validate=Validation() if validate is None else _validation(reader, validate),
         knowledge=own_knowledge,
@@ -351,6 +355,29 @@ def _holds(reader: Reader, node: Node) -> Holds:
     )
 
 
+def _packages(reader: Reader, node: Node) -> Packages:
+    fields = reader.fields(node, "packages", ("edited_files", "unsigned", "questions", "repository"))
+    default, repository = Packages(), fields.node_of("repository")
+    return Packages(
+        edited_files=fields.choice("edited_files", {each.value: each for each in EditedFiles}, default.edited_files),
+        unsigned=fields.choice("unsigned", PERMISSIONS, default.unsigned),
+        questions=fields.choice("questions", PERMISSIONS, default.questions),
+        repository=None if repository is None else _repository(reader, repository),
+    )
+
+
+def _repository(reader: Reader, node: Node) -> Repository | None:
+    fields = reader.fields(node, "packages: repository", ("source", "key"), required=("source",))
+    source = fields.value("source", _source_line, "", "as in sources.list: deb https://repository.example/debian12 ./")
+    return Repository(source, fields.text("key", hint="the file of the signing key, as seen from this file") or None)
+
+
+def _source_line(text: str) -> str:
+    if not re.fullmatch(r"deb (?:https?|copy|file):/[!-~]{1,300}(?: [A-Za-z0-9./_-]{1,80}){1,8}", text, re.ASCII):
+        raise ValueError(f"{text!r} is no line of an apt source without options")
+    return text
+
+
 def _security(reader: Reader, node: Node) -> Security:
     fields = reader.fields(node, "security", ("max_open_severity",))
     return Security(fields.choice("max_open_severity", _SEVERITIES, None))
@@ -420,7 +447,7 @@ def _lines(reader: Reader, fields: Fields) -> Mapping[str, int]:
         lines.update({f"inventory.{index}": item.line for index, item in enumerate(inventory.items)})
     if pools is not None:
         lines.update(pool_lines(reader, pools))
-    for section in ("ssh", "rollout", "holds", "security", "validate"):
+    for section in ("ssh", "rollout", "holds", "packages", "security", "validate"):
         node = fields.node_of(section)
         if isinstance(node, Map):
             lines.update({f"{section}.{entry.key}": entry.line for entry in node.entries})

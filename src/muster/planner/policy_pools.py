@@ -16,6 +16,7 @@ from muster.model.policy import (
     DriverPolicy,
     DriverWish,
     Flavour,
+    KernelPolicy,
     Match,
     MaxUnavailable,
     Permission,
@@ -30,6 +31,7 @@ from muster.model.quantities import AMOUNT_HINT, DURATION_HINT, WINDOW_HINT, Amo
 from muster.model.ranges import Ranges, parse_ranges
 from muster.model.versions.cuda import CudaVersion
 from muster.model.versions.driver import DriverVersion
+from muster.model.versions.kernel import KernelVersion
 
 Check = Callable[[str], None]
 """Raises ValueError for a text that the machine or the knowledge base does not know."""
@@ -58,11 +60,12 @@ _LINES: Final = {line.value: line for line in ReleaseLine}
 _DRAINS: Final = {policy.value: policy for policy in DrainPolicy}
 # What a batch system can deliver and a training script can catch; KILL cannot be caught, so it asks for nothing.
 _SIGNALS: Final = {name: name for name in ("USR1", "USR2", "TERM", "INT", "HUP", "CONT", "QUIT")}
-_POOL_KEYS: Final = ("match", "tier", "driver", "cuda", "drain", "max_unavailable", "windows", "reload")
+_POOL_KEYS: Final = ("match", "tier", "driver", "cuda", "drain", "max_unavailable", "windows", "reload", "kernel")
 _WISH_KEYS: Final = ("want", "branch", "newest")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _MATCH_KEY = re.compile(r"gpu|(?:label|slurm)\.[A-Za-z0-9_./-]+|[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?"
                         r"(?:\.[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?)+|hostname", re.ASCII)  # fmt: skip
+_PACKAGE_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:_-]{0,99}", re.ASCII)
 _BRANCH = re.compile(r"R[0-9]{3}", re.ASCII)
 
 
@@ -117,7 +120,7 @@ def _pool(reader: Reader, entry: Entry, checks: Checks) -> Pool:
     fields = reader.fields(entry.value, what, _POOL_KEYS, required=("match",))
     match, driver = fields.node_of("match"), fields.node_of("driver")
     drain, bound = fields.node_of("drain"), fields.node_of("max_unavailable")
-    windows = fields.node_of("windows")
+    windows, kernel = fields.node_of("windows"), fields.node_of("kernel")
     return Pool(
         name=entry.key,
         match=() if match is None else _match(reader, match, what, checks.gpu),
@@ -128,7 +131,29 @@ def _pool(reader: Reader, entry: Entry, checks: Checks) -> Pool:
         max_unavailable=MaxUnavailable() if bound is None else _max_unavailable(reader, bound, what),
         windows=() if windows is None else _windows(reader, windows, what, checks.zone),
         reload=fields.choice("reload", PERMISSIONS, Permission.ALLOWED),
+        kernel=None if kernel is None else _kernel(reader, kernel, fields, what),
     )
+
+
+def _kernel(reader: Reader, node: Node, pool: Fields, what: str) -> KernelPolicy | None:
+    what = f"{what}: kernel"
+    fields = reader.fields(node, what, ("want", "package"), required=("want", "package"))
+    want = fields.value("want", KernelVersion.parse, None, "a kernel as `uname -r` prints it, such as 6.8.0-49-generic")
+    package = fields.value(
+        "package", package_version, "", "the version of its packages, as `apt list linux-image-...` shows it"
+    )
+    where = pool.entry("kernel")
+    if "driver" not in pool and where is not None:
+        hint = "a kernel is changed together with the driver: say which driver the pool wants"
+        reader.fault(where, f"{what} is wanted, and no driver", hint)
+    return None if want is None or not package else KernelPolicy(want, package)
+
+
+def package_version(text: str) -> str:
+    """A version as package managers write them; raises ValueError."""
+    if not _PACKAGE_VERSION.fullmatch(text):
+        raise ValueError(f"{text!r} is no version of a package")
+    return text
 
 
 def _match(reader: Reader, node: Node, what: str, check_gpu: Check) -> tuple[Match, ...]:

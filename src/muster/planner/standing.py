@@ -13,6 +13,7 @@ from muster.model.plan import Expectation, Step, WaitingOn
 from muster.model.policy import Permission, Pool
 from muster.model.stack import IMAGE_KINDS, PackagePin
 from muster.planner.classes import node_class, unknown_facts
+from muster.planner.kernels import Moved, carriers, moved, with_kernel
 from muster.ports import PackageManager
 from muster.solver.carried import Carried, NotNamed, same_names
 from muster.solver.problem import Answer, NodeClass, NoSolution, Solution
@@ -23,11 +24,18 @@ _STACK = (
 )  # fmt: skip
 """What must agree on a node, beside the packages."""
 
+RUNNING_KERNEL = "kernel.running"
+"""The kernel that runs, as a fact."""
+
 DOMAIN_FACT = "gpu.nvlink_domain"
 """The NVLink domain (the fabric's cluster) that the node's GPUs say they belong to."""
 
 NO_DOMAIN = "none"
 """What the fact says of a node whose NVLink goes to no other node."""
+
+
+_AUDIT = {"apt": "dpkg --audit", "dnf": "dnf history info last, rpm -V PACKAGE"}
+"""What shows more of packages that are not whole, by package manager."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class _Seen:
     stratum: str
     gpus: int
     domain: str
+    kernels: tuple[PackagePin, ...] = ()
+    """The packages of its kernels."""
 
 
 Names: TypeAlias = Callable[[NodeClass, str, str, str], Carried | NotNamed]
@@ -95,10 +105,11 @@ class Judge:
 
     def _judge(self, seen: _Seen, pool: Pool) -> No | Way:
         # A solution is the same for every pool that wants the same; a refusal names the pool.
-        wanted = (seen.kind, pool.driver, pool.cuda)
+        kind = with_kernel(seen.kind, pool.kernel)
+        wanted = (kind, pool.driver, pool.cuda)
         answer: Answer | None = self._solutions.get(wanted)
         if answer is None:
-            answer = self._solve(seen.kind, pool)
+            answer = self._solve(kind, pool)
         if isinstance(answer, NoSolution):
             return No(WaitingOn.UNKNOWN_HEALTH if answer.unknown else WaitingOn.NO_SOLUTION, sentence(answer.because))
         self._solutions[wanted] = answer
@@ -117,10 +128,11 @@ def _look(facts: NodeFacts, managers: Sequence[PackageManager]) -> No | _Seen:
     manager = next(m for m in managers if m.name == kind.manager)
     broken = manager.broken(facts)
     if broken:
-        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: dpkg --audit"
+        words = f"has packages that are half-installed: {', '.join(broken)}; on the node: {_AUDIT.get(manager.name, manager.name)}"
         return No(WaitingOn.OWNED_BY_HUMAN, words)
     stack = tuple((path, facts.text(path) or Unknown(_why(facts, path))) for path in _STACK)
-    return _Seen(kind, manager, stack, stratum(facts, kind), _gpus(facts), domain_of(facts))
+    kernels = carriers(manager.installed(facts))
+    return _Seen(kind, manager, stack, stratum(facts, kind), _gpus(facts), domain_of(facts), kernels)
 
 
 def held(facts: NodeFacts) -> No | None:
@@ -155,26 +167,41 @@ def _change(node: _Seen, pool: Pool, answer: Solution, carried: Names) -> No | W
     if unknown:
         # What the way back would have to prove cannot be told either.
         return No(WaitingOn.UNKNOWN_HEALTH, f"what it runs now is unknown: {', '.join(unknown)}")
-    version = node.manager.version_text(target, {pin.name: pin.version for pin in kind.packages})
+    known = {pin.name: pin.version for pin in kind.packages}
+    version = node.manager.version_text(target, known)
     named = carried(kind, target, answer.chosen.flavour, version)
     if isinstance(named, NotNamed):
         return No(WaitingOn.NO_SOLUTION, named.why)
-    packages = named.packages
+    kernel = moved(kind, node.kernels, pool.kernel)
+    if isinstance(kernel, str):
+        return No(WaitingOn.NO_SOLUTION, kernel)
+    return _way(node, pool, answer, node.manager.spelled(target, named.packages, known), kernel)
+
+
+def _way(node: _Seen, pool: Pool, answer: Solution, packages: tuple[PackagePin, ...], kernel: Moved | None) -> No | Way:
+    """The step to these packages (and this kernel), or that it is made already."""
+    target, kind = answer.chosen.driver.text, node.kind
     upstream = target.partition("-")[0]
     seen = {path: value for path, value in node.stack if isinstance(value, str)}
     wanted = dict.fromkeys(_STACK, upstream) | {"module.nvidia.flavour": answer.chosen.flavour}
-    if packages == kind.packages and seen == wanted:
+    if packages == kind.packages and seen == wanted and kernel is None:
         return No(WaitingOn.NOTHING_TO_DO, f"already runs {target}")
+    back = kind.packages
+    if kernel is not None:
+        packages, back = tuple(sorted((*packages, *kernel.to))), tuple(sorted((*back, *kernel.back)))
+    move = kernel.move if kernel is not None else None
+    by_reload = pool.reload is Permission.ALLOWED and not answer.reboot and kernel is None
     step = Step(
         from_driver=kind.driver,
         to_driver=target,
         flavour=answer.chosen.flavour,
         manager=kind.manager,
         packages=packages,
-        back=kind.packages,
-        restart="reload" if pool.reload is Permission.ALLOWED and not answer.reboot else "reboot",
-        expects=stack_is(seen, kind.packages),
-        done_when=stack_is(wanted, packages),
+        back=back,
+        restart="reload" if by_reload else "reboot",
+        expects=stack_is(seen, back, move.from_kernel if move else ""),
+        done_when=stack_is(wanted, (*packages, *(move.packages if move else ())), move.to_kernel if move else ""),
+        kernel=move,
     )
     said = (*answer.because, *(answer.reboot if pool.reload is Permission.ALLOWED else ()))
     because = tuple(f"{target}: {sentence(rule)}" for rule in said)
@@ -198,10 +225,12 @@ def domain_of(facts: NodeFacts) -> str:
     return "" if named is None or named == NO_DOMAIN else named
 
 
-def stack_is(values: Mapping[str, str], packages: Sequence[PackagePin]) -> tuple[Expectation, ...]:
+def stack_is(values: Mapping[str, str], packages: Sequence[PackagePin], kernel: str = "") -> tuple[Expectation, ...]:
+    """What a stack is by its facts. `kernel` is told only of a step that moves it: to others another kernel is no obstacle."""
     return (
         *(Expectation(f"package[{pin.name}].version", pin.version) for pin in packages),
         *(Expectation(path, values[path]) for path in _STACK),
+        *((Expectation(RUNNING_KERNEL, kernel),) if kernel else ()),
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from muster.model.plan import STRATUM_AT_LEAST, Bound, Plan, PoolLimits, Stage, WaitingOn
 from muster.model.quantities import duration_text
+from muster.planner.bare import INSTALLS
 from muster.planner.folding import folded
 from muster.planner.forecast import CHANGE_TAKES_S
 from muster.planner.gates import LATER_FAILURES_TO_HALT
@@ -50,9 +51,18 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
     said = [heading(plan)]
     if plan.parent is not None:
         said.append(f"  a round of {plan.parent}, whose approval covers it as long as it stays within")
-    said += [f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS)) else f"  admitted: {why}" for why in plan.because]
+    said += [
+        f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS)) else f"  admitted: {why}" for why in plan.because
+    ]
     if plan.nodes:
-        said += [_breaks(plan), *_cost(plan), *_stages(plan, wide=wide), *_limits(plan, wide=wide), *_strata(plan)]
+        said += [
+            _breaks(plan),
+            *_kernels(plan),
+            *_cost(plan),
+            *_stages(plan, wide=wide),
+            *_limits(plan, wide=wide),
+            *_strata(plan),
+        ]
     said += _left(plan, wide=wide)
     said += [f"  {note.severity}: {note.subject} {note.says}" for note in notes]
     if plan.nodes:
@@ -80,6 +90,15 @@ def _breaks(plan: Plan) -> str:
     if stuck:
         work += f"; {stuck} wait for the end of their jobs, which could not begin elsewhere"
     return f"  breaks: {', '.join(said)}; now {work}"
+
+
+def _kernels(plan: Plan) -> list[str]:
+    """Which nodes come up with another kernel."""
+    moves = Counter((each.from_kernel, each.to_kernel) for part in plan.nodes if (each := part.step.kernel) is not None)
+    return [
+        f"  kernel: {count} {_nodes(count)} from {old} to {new}, booted once and the default only after the validation"
+        for (old, new), count in sorted(moves.items())
+    ]
 
 
 def _cost(plan: Plan) -> list[str]:

@@ -7,6 +7,7 @@ say, which preflight asks.
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from muster.knowledge.query import branch_number, installed_set, package_set
 from muster.knowledge.schema import KnowledgeBase, PackageMember, PackageNeed, PackageSet
@@ -19,6 +20,8 @@ from muster.solver.problem import NodeClass
 
 _MACHINES = {("apt", "x86_64"): "amd64", ("apt", "aarch64"): "arm64"}
 _BRANCH = re.compile(r"-\d{3,4}(?=-|$)")
+_EL = ("rhel", "rocky", "almalinux", "ol", "centos")
+"""Distributions that take NVIDIA's packages for RHEL, each of its own minor version; source: the driver installation guide's list of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,51 @@ class NotNamed:
 
 
 def carried(kind: NodeClass, target: str, flavour: str, version: str, base: KnowledgeBase) -> Carried | NotNamed:
-    """The packages of driver `target` in `flavour` on nodes of `kind`. `version` is the package version where names stay as they are."""
+    """The packages of driver `target` in `flavour` on nodes of `kind`. `version` is the package version where names stay as they are.
+
+    A module stream (`@nvidia-driver`) goes along where one is enabled: to that of the new branch and flavour.
+    """
+    streams = tuple(pin for pin in kind.packages if is_stream(pin.name))
+    answer = _packages(kind, target, flavour, version, base)
+    if isinstance(answer, NotNamed) or not streams:
+        return answer
+    wanted = _stream(kind, target, flavour, base)
+    if wanted is None and (_branch(kind.driver), kind.flavour) != (_branch(target), flavour):
+        return NotNamed(
+            f"which module stream carries the {flavour} flavour of {_branch(target)} on {kind.os} is not known: no package set names it",
+            tuple(pin.name for pin in streams),
+        )
+    stay = (_branch(kind.driver), kind.flavour) == (_branch(target), flavour)
+    moved = tuple(pin if stay else PackagePin(pin.name, wanted or "") for pin in streams)
+    return replace(answer, packages=tuple(sorted((*answer.packages, *moved))))
+
+
+def is_stream(name: str) -> bool:
+    """Whether a name among packages is a module whose stream is enabled, as dnf writes it."""
+    return name.startswith("@")
+
+
+def _place(kind: NodeClass) -> tuple[str, str]:
+    """Distribution and architecture as NVIDIA's repositories call them: `ubuntu2404`, `rhel9`."""
+    name, _, version = kind.os.partition(" ")
+    distribution = f"rhel{version.partition('.')[0]}" if name in _EL else f"{name}{version.replace('.', '')}"
+    return distribution, _MACHINES.get((kind.manager, kind.arch), kind.arch)
+
+
+def _stream(kind: NodeClass, target: str, flavour: str, base: KnowledgeBase) -> str | None:
     number, to = branch_number(_branch(kind.driver)), branch_number(_branch(target))
     names = tuple(pin.name for pin in kind.packages)
-    place = (kind.os.replace(" ", "").replace(".", ""), _MACHINES.get((kind.manager, kind.arch), kind.arch))
+    source = installed_set(base, *_place(kind), f"R{number}", Flavour(kind.flavour), names)
+    repository = source.repository if source else "nvidia-cuda"
+    wanted = package_set(base, *_place(kind), f"R{to}", Flavour(flavour), repository)
+    return wanted.stream_for(to) if wanted else None
+
+
+def _packages(kind: NodeClass, target: str, flavour: str, version: str, base: KnowledgeBase) -> Carried | NotNamed:
+    """Without the streams."""
+    number, to = branch_number(_branch(kind.driver)), branch_number(_branch(target))
+    names = tuple(pin.name for pin in kind.packages if not is_stream(pin.name))
+    place = _place(kind)
     source = installed_set(base, *place, f"R{number}", Flavour(kind.flavour), names)
     same = _same_names(kind, names, number, to, flavour, version)
     if source is None:
@@ -69,7 +113,16 @@ def _is_offered(kind: NodeClass, target: str) -> bool:
 def same_names(kind: NodeClass, target: str, flavour: str, version: str) -> Carried | NotNamed:
     """Like `carried` where there is no knowledge of names."""
     number, to = branch_number(_branch(kind.driver)), branch_number(_branch(target))
-    return _same_names(kind, (pin.name for pin in kind.packages), number, to, flavour, version)
+    streams = tuple(pin for pin in kind.packages if is_stream(pin.name))
+    if streams and (number, kind.flavour) != (to, flavour):
+        return NotNamed(
+            f"which module stream carries R{to} on {kind.os} is not known", tuple(pin.name for pin in streams)
+        )
+    names = (pin.name for pin in kind.packages if not is_stream(pin.name))
+    answer = _same_names(kind, names, number, to, flavour, version)
+    return (
+        replace(answer, packages=tuple(sorted((*answer.packages, *streams)))) if isinstance(answer, Carried) else answer
+    )
 
 
 def _branch(driver: str) -> str:

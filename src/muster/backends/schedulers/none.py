@@ -35,7 +35,10 @@ if grep -q 'Permission denied' "$scratch/err"; then
 fi
 sed -n 's,.*/proc/\\([0-9]*\\)/fd/.*,\\1,p' "$scratch/open" | sort -un | while read -r pid; do
   name=$(cat "$MUSTER_ROOT/proc/$pid/comm" 2>/dev/null) || continue
-  case $name in nvidia-persiste*|nv-hostengine|nv-fabricmanage*|dcgm*|nvidia-smi) ;; *) echo "$pid, $name" ;; esac
+  case $name in
+    nvidia-persiste*|nv-hostengine|nv-fabricmanage*|nvidia-imex*|dcgm*|slurmd|gpud|nvidia*exporte*|nvidia-smi) ;;
+    *) echo "$pid, $name" ;;
+  esac
 done
 exit 0
 """

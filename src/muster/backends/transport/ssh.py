@@ -25,6 +25,10 @@ CONNECT_CONCURRENCY = 200
 SESSIONS_PER_NODE = 8
 """Commands at one time on one connection: sshd's MaxSessions is 10 by default."""
 
+REFUSED_TRIES, REFUSED_PAUSE_S = 40, 0.25
+"""sshd counts a session until it has buried its command, some time after it told us the end, and refuses one too many. A session that was
+refused began nothing: it is asked for again, for ten seconds."""
+
 KEEPALIVE_S = 15
 """A dead peer is noticed after three of these without an answer, so that a pulled cable costs 45 s and not for ever."""
 
@@ -145,7 +149,7 @@ class SshTransport:
             argv = _sudo.asking(argv, marked=bool(command.stdin))
         elif self._sudo:
             argv = ("sudo", "-n", "--", *argv)
-        process = await connection.create_process(shlex.join(argv), encoding=None)
+        process = await _session(connection, shlex.join(argv))
         try:
             _, stdout, stderr = await (
                 self._plainly(process, command) if password is None else self._asked(process, command, password)
@@ -187,6 +191,18 @@ class SshTransport:
             await _feed(process, command.stdin)
 
         return await asyncio.gather(feed(), read_capped(process.stdout, self._output_cap_bytes), errors())
+
+
+async def _session(connection: asyncssh.SSHClientConnection, line: str) -> "asyncssh.SSHClientProcess[bytes]":
+    """A command begun on the connection, once the other side has room for it."""
+    for left in range(REFUSED_TRIES, -1, -1):
+        try:
+            return await connection.create_process(line, encoding=None)
+        except asyncssh.ChannelOpenError as refused:
+            if left == 0 or refused.code != asyncssh.OPEN_CONNECT_FAILED or connection.is_closed():
+                raise
+        await asyncio.sleep(REFUSED_PAUSE_S)
+    raise AssertionError("the last try returns or raises")
 
 
 _DEAF = (BrokenPipeError, ConnectionResetError, asyncssh.ChannelOpenError)

@@ -13,7 +13,7 @@ count() {
             [ -e "$held" ] && [ -d "/proc/${held##*/}" ] && used=$((used + 1))
         done
         state=
-        [ ! -r "$root/loopback/units/nvidia-persistenced" ] || read -r state < "$root/loopback/units/nvidia-persistenced"
+        { read -r state < "$root/loopback/units/nvidia-persistenced"; } 2>/dev/null
         [ "$state" != active ] || used=$((used + 1))
         for other in nvidia_uvm nvidia_modeset; do
             [ ! -d "$root/sys/module/$other" ] || used=$((used + 1))
@@ -40,7 +40,9 @@ load() {
     [ "$1" != nvidia_drm ] || load nvidia_modeset || return 1
     version=$(sed -n 's/^version=//p' "$file")
     mkdir -p "$root/sys/module/$1/parameters"
-    echo "$version" > "$root/sys/module/$1/version"
+    # A module has its version from the moment that it is there.
+    echo "$version" > "$root/sys/module/$1/parameters/.version"
+    mv "$root/sys/module/$1/parameters/.version" "$root/sys/module/$1/version"
     [ "$1" = nvidia ] || return 0
     flavour=
     ! grep -q '^license=Dual MIT/GPL' "$file" || flavour='Open '
