@@ -250,7 +250,7 @@ def rollouts_abort(
 @rollouts_app.command("pause")
 def rollouts_pause(
     rollout_id: RolloutId,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    reason: Annotated[str, declare.option("--reason", says="Why, for the audit log.")],
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,

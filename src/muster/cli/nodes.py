@@ -63,7 +63,7 @@ def nodes_repair(
     fleet: Fleet = None,
     store: StorePath = None,
     driver: Annotated[
-        str | None, declare.option("--driver", help="This driver instead of the one it had when it was last whole.")
+        str | None, declare.option("--driver", says="This driver instead of the one it had when it was last whole.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -84,9 +84,9 @@ def nodes_install(
     node: OneNode,
     fleet: Fleet = None,
     store: StorePath = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    driver: Annotated[str | None, declare.option("--driver", says="This driver instead of the policy's.")] = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", help="The GPUs' model or family, which a bare node cannot tell.")
+        str | None, declare.option("--gpu", says="The GPUs' model or family, which a bare node cannot tell.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
