@@ -7,11 +7,12 @@ from typing import Annotated
 
 from muster.cli import declare
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.approving import covered
 from muster.control.bootstrap import carrier_lock, open_site
 from muster.control.going_back import plans_back
 from muster.control.lock import CarrierLock
 from muster.control.plan_files import plan_given
-from muster.control.rollouts import abort, begin, carry, covered, left_to_carry, pause, resume, summary
+from muster.control.rollouts import abort, begin, carry, left_to_carry, pause, resume, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Halted, Refused

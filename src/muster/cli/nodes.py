@@ -6,10 +6,10 @@ from muster.cli import declare
 from muster.cli.change import carry_out
 from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
+from muster.control.approving import approve, past_failures
 from muster.control.bootstrap import open_site
 from muster.control.installing import install_for
 from muster.control.repairing import repair_for
-from muster.control.rollouts import approve, past_failures
 from muster.control.single import plan_for, ran_before
 from muster.control.site import Site
 from muster.model.errors import Refused

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.approving import Covered, covered, past_failures
+from muster.control.approving import approve as approve_plan
 from muster.control.bootstrap import open_site
 from muster.control.plan_files import plan_given, write_plan
 from muster.control.planning import plan as make_plan
-from muster.control.rollouts import Covered, covered, past_failures
-from muster.control.rollouts import approve as approve_plan
 from muster.control.site import Site
 from muster.model.plan import Plan, WaitingOn, plan_body
 from muster.planner.diff import diff, diff_lines

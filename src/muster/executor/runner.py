@@ -224,4 +224,4 @@ def _bounded(run: Run, result: Result, silent_since: datetime | None, now: datet
 
 def stamp(now: datetime) -> str:
     """RFC 3339 UTC with milliseconds and `Z`."""
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+    return now.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

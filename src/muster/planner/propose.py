@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from operator import itemgetter
 
 from muster.model.fact import NodeFacts
 from muster.model.frozen import dataclass
@@ -331,9 +332,9 @@ def _one(values: Sequence[str]) -> str:
 def _revision(draft: _Draft) -> str:
     """What followed from the facts of each node when the plan was made; the time of a look is no part of it."""
     told = hashlib.sha256()
-    texts: dict[int, str] = {}
-    for name, found in sorted(draft.found.items()):
-        text = texts.setdefault(id(found), "") or repr(found)
-        texts[id(found)] = text
-        told.update(f"{name}\0{text}\0".encode())
+    alike: dict[int, bytes] = {}
+    for name, found in sorted(draft.found.items(), key=itemgetter(0)):
+        if id(found) not in alike:
+            alike[id(found)] = hashlib.sha256(repr(found).encode()).digest()
+        told.update(name.encode() + b"\0" + alike[id(found)])
     return told.hexdigest()[:16]

@@ -65,4 +65,4 @@ def busy(node: str, facts: NodeFacts, work: Work, now: datetime) -> Busy:
 
 def stamp(at: datetime) -> str:
     """RFC 3339 UTC with milliseconds and `Z`."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
