@@ -229,11 +229,11 @@ class NodeFacts:
 
     def is_older_than(self, age_s: int, now: datetime) -> bool:
         """Whether the look is older than that, or its age cannot be told: it is later than `now` by more than `CLOCK_SLACK_S`."""
-        return now - self.observed_at > timedelta(seconds=age_s) or self.is_from_the_future(now)
+        return now - self.observed_at > _span(age_s) or self.is_from_the_future(now)
 
     def is_from_the_future(self, now: datetime) -> bool:
         """Whether the look is later than `now`, by more than clocks may differ: the clock was set back since, or was wrong then."""
-        return self.observed_at - now > timedelta(seconds=CLOCK_SLACK_S)
+        return self.observed_at - now > _span(CLOCK_SLACK_S)
 
     @property
     def alike(self) -> Hashable:
@@ -291,6 +291,11 @@ class NodeFacts:
         elif not self._lists:
             self._lists.update({"": (), **keys_in(self.facts)})
         return self._lists.get(kind, ())
+
+
+@lru_cache(maxsize=64)
+def _span(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)
 
 
 def marks(looks: Iterable[NodeFacts], kind: str, rest: str) -> Sequence[str]:

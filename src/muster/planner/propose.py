@@ -32,6 +32,7 @@ STALE_AFTER_S = 3600
 NOT_HEEDED = "not heeded by this release:"
 """Begins a line of `Plan.because` on something that the policy asks for and nobody does yet."""
 
+_WAIT = DrainPolicy.WAIT.value
 TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
 
 
@@ -198,7 +199,7 @@ def _node(
         gpus=found.gpus,
         jobs=work.jobs,
         free_at=work.free_at,
-        drain=pool.drain.policy.value if node.name in given.work.told else DrainPolicy.WAIT.value,
+        drain=pool.drain.policy.value if node.name in given.work.told else _WAIT,
     )
 
 
@@ -295,14 +296,14 @@ def _keep_jobs_startable(
             out[parts[name].pool] = out.get(parts[name].pool, 0) + 1
         for name in stage.nodes:
             part = parts[name]
-            if part.drain == DrainPolicy.WAIT.value:
+            if part.drain == _WAIT:
                 continue
             left = limits[part.pool].nodes - out[part.pool] - closed.get(part.pool, 0)
             stuck = [
                 j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
             ]
             if stuck or (not part.jobs and not part.idle):
-                parts[name] = replace(part, drain=DrainPolicy.WAIT.value)
+                parts[name] = replace(part, drain=_WAIT)
 
 
 def _wishes(policy: Policy) -> tuple[StageWish, ...]:
