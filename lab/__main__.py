@@ -7,6 +7,8 @@ from pathlib import Path
 
 from lab.base import base
 from lab.fleet import Lab
+from lab.guest import Guest
+from lab.guest_packages import GUEST_RELEASES
 from lab.packages import OPEN, PROPRIETARY, RELEASES
 
 
@@ -24,6 +26,11 @@ def main() -> int:
     verbs.add_parser("status", help="what each node is")
     shell = verbs.add_parser("shell", help="a root shell in a node")
     shell.add_argument("node", nargs="?", default="gpu01")
+    machine = verbs.add_parser(
+        "machine", help="one node as a virtual machine with a kernel of its own (slow: QEMU's emulation)"
+    )
+    machine.add_argument("what", choices=["up", "down", "shell"])
+    machine.add_argument("--driver", default="580.126.20", choices=[each.version for each in GUEST_RELEASES])
     given = parser.parse_args()
     try:
         return _do(given)
@@ -32,7 +39,25 @@ def main() -> int:
         return 1
 
 
+def _machine(given: argparse.Namespace) -> int:
+    folder = given.folder.with_name(f"{given.folder.name}-machine")
+    if given.what == "up":
+        Guest.up(folder, given.driver)
+        print(f"up: gpu01 in {folder}; try:  cd {folder} && muster collect && muster status")
+        return 0
+    if not (folder / "guest.json").exists():
+        print(f"scripts/lab: no machine is up in {folder}", file=sys.stderr)
+        return 1
+    if given.what == "down":
+        Guest(folder).down()
+    else:
+        os.execvp("ssh", ["ssh", "-F", str(folder / "ssh_config"), "gpu01"])
+    return 0
+
+
 def _do(given: argparse.Namespace) -> int:
+    if given.verb == "machine":
+        return _machine(given)
     if given.verb == "up":
         lab = Lab.up(given.folder, nodes=given.nodes)
         for node in lab.nodes:

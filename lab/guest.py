@@ -97,7 +97,8 @@ class Guest:
         """Switch the machine on and do not wait. What it says on its console is in `folder`/console."""
         network = f"user,id=net,hostfwd=tcp:127.0.0.1:{self.port}-:22"
         argv = [
-            "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-cpu", "max", "-smp", "1", "-m", str(MEMORY_MIB), "-display", "none",
+            "qemu-system-x86_64", "-accel", "tcg", "-machine", "q35", "-nodefaults", "-display", "none", "-cpu", "max", "-smp", "1",
+            "-m", str(MEMORY_MIB),
             "-drive", f"file={self.folder / 'disk.qcow2'},if=virtio,cache=writeback", "-netdev", network,
             "-device", "virtio-net-pci,netdev=net", "-device", "virtio-rng-pci", "-serial", f"file:{self.folder / 'console.now'}",
             "-pidfile", str(self.folder / "qemu.pid"), "-boot", "c",
@@ -177,6 +178,12 @@ class Guest:
             )
         return ran.stdout
 
+    def put(self, path: str, text: str) -> None:
+        """Write a file in the machine."""
+        ran = self.sh(f"mkdir -p '{Path(path).parent}' && cat >'{path}'", stdin=text)
+        if ran.exit_status != 0:
+            raise RuntimeError(f"{self.name}: {path} could not be written: {ran.stderr}")
+
     def boot_id(self) -> str:
         """The boot id of the running machine; empty while it is away."""
         return self.sh("cat /proc/sys/kernel/random/boot_id", limit_s=60).stdout.strip()
@@ -214,7 +221,7 @@ class Guest:
 def _with_driver(base: GuestBase, driver: str, flavour: str) -> Path:
     """A folder in the cache with a disk on which `driver` is installed and held, its repository, and the keys; made if it is not there."""
     made_of = guest_packages()
-    code = "".join(inspect.getsource(part) for part in (_install, _first_boot, _put_files, write_disk))
+    code = "".join(inspect.getsource(part) for part in (_install, _put_files, write_disk))
     how = f"{base.folder.name}\n{driver}\n{flavour}\n{made_of}\n{_FINISH}\n{code}"
     place = cache_folder() / f"guest-{driver}-{flavour}-{hashlib.sha256(how.encode()).hexdigest()[:16]}"
     with (cache_folder() / "guest.lock").open("w") as lock:
@@ -248,10 +255,9 @@ def _install(base: GuestBase, made: Path, driver: str, flavour: str, offered: tu
     nspawn(root, _FINISH.replace("@PINS@", pins).replace("@NAMES@", " ".join(wanted)))
     write_disk(root, made / "disk.img")
     shutil.rmtree(root)
-    _first_boot(base, made)
 
 
-# The repository is reached by a folder here, and over the network in the machine. GRUB's menu is made by the machine's own first boot.
+# The repository is reached by a folder here, and over the network in the machine.
 _FINISH = """\
 set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
@@ -265,24 +271,6 @@ echo 'deb [signed-by=/usr/share/keyrings/lab.gpg] http://10.0.2.2:8080/ ./' >/et
 mkdir -p /loopback/knobs /loopback/held /loopback/units /etc/modules-load.d
 echo nvidia >/etc/modules-load.d/nvidia.conf
 """
-
-
-def _first_boot(base: GuestBase, made: Path) -> None:
-    folder = made / "first"
-    folder.mkdir()
-    shutil.copy(made / "id", folder / "id")
-    run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(made / "disk.img"), str(made / "disk.qcow2")])
-    guest = Guest._begin(folder, base, made / "disk.img")
-    try:
-        guest.start()
-        guest.ok("update-grub && sync")
-        guest.power_off()
-    finally:
-        guest.power_cut()
-    run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", str(folder / "disk.qcow2"), str(made / "disk.new")])
-    (made / "disk.new").rename(made / "disk.img")
-    (made / "disk.qcow2").unlink()
-    shutil.rmtree(folder)
 
 
 def _put_files(root: Path, public_key: str) -> None:

@@ -38,6 +38,10 @@ _TOOLS = (
     "dkms", "gcc", "make", "initramfs-tools", "zstd", "grub-pc-bin", "grub2-common", "libc6-dev", "openssl", "apt-utils", "dpkg-dev",
 )  # fmt: skip
 
+_OPTIONS = "rw console=ttyS0 quiet net.ifnames=0 mitigations=off"
+_UUID = "5eed5eed-0000-4000-8000-000000000001"
+"""Of every machine's file system: no two of them ever meet."""
+
 _NET_UNIT = """\
 [Unit]
 Description=The one network of a virtual machine: QEMU's own
@@ -58,15 +62,35 @@ GRUB_TIMEOUT=0
 GRUB_DISTRIBUTOR=Lab
 GRUB_TERMINAL=console
 GRUB_CMDLINE_LINUX_DEFAULT=""
-GRUB_CMDLINE_LINUX="rw console=ttyS0 quiet net.ifnames=0 mitigations=off"
+GRUB_CMDLINE_LINUX="@OPTIONS@"
 """
 
-# Until the machine has booted once and made its own menu.
-_FIRST_MENU = """\
+# As update-grub writes it, without what it does for screens; the machine's own update-grub writes the next one.
+_MENU = """\
+if [ -s $prefix/grubenv ]; then
+  set have_grubenv=true
+  load_env
+fi
+if [ "${next_entry}" ] ; then
+   set default="${next_entry}"
+   set next_entry=
+   save_env next_entry
+   set boot_once=true
+else
+   set default="0"
+fi
+menuentry_id_option="--id"
+export menuentry_id_option
 set timeout=0
-menuentry 'first' {
-  linux /boot/vmlinuz-@KERNEL@ root=/dev/vda1 rw console=ttyS0 quiet net.ifnames=0 mitigations=off
-  initrd /boot/initrd.img-@KERNEL@
+menuentry 'Lab GNU/Linux' $menuentry_id_option 'gnulinux-simple-@UUID@' {
+\tlinux\t/boot/vmlinuz-@KERNEL@ root=UUID=@UUID@ ro @OPTIONS@
+\tinitrd\t/boot/initrd.img-@KERNEL@
+}
+submenu 'Advanced options for Lab GNU/Linux' $menuentry_id_option 'gnulinux-advanced-@UUID@' {
+\tmenuentry 'Lab GNU/Linux, with Linux @KERNEL@' $menuentry_id_option 'gnulinux-@KERNEL@-advanced-@UUID@' {
+\t\tlinux\t/boot/vmlinuz-@KERNEL@ root=UUID=@UUID@ ro @OPTIONS@
+\t\tinitrd\t/boot/initrd.img-@KERNEL@
+\t}
 }
 """
 
@@ -125,7 +149,7 @@ class GuestBase:
 def guest_base() -> GuestBase:
     """The base, made if it is not there (a minute or two). Raises RuntimeError with the words of what failed."""
     kernel, following = _kernels()
-    text = f"{base().name}\n{kernel}\n{following}\n{_TOOLS}\n{_NET_UNIT}\n{_GRUB}\n{_FIRST_MENU}\n{_INSIDE}"
+    text = f"{base().name}\n{kernel}\n{following}\n{_TOOLS}\n{_NET_UNIT}\n{_GRUB}\n{_MENU}\n{_OPTIONS}\n{_INSIDE}"
     mark = hashlib.sha256(text.encode()).hexdigest()[:16]
     place = cache_folder() / f"guest-{mark}"
     found = GuestBase(place, kernel, following)
@@ -145,9 +169,9 @@ def _make(place: Path, kernel: str, following: str) -> None:
     files = {
         "etc/apt/sources.list.d/mirror.list": "".join(f"deb {line}\n" for line in _sources()),
         "etc/systemd/system/lab-net.service": _NET_UNIT,
-        "etc/default/grub": _GRUB,
+        "etc/default/grub": _GRUB.replace("@OPTIONS@", _OPTIONS),
         "etc/fstab": "/dev/vda1 / ext4 defaults 0 0\n",
-        "boot/grub/grub.cfg": _FIRST_MENU.replace("@KERNEL@", kernel),
+        "boot/grub/grub.cfg": _MENU.replace("@KERNEL@", kernel).replace("@UUID@", _UUID).replace("@OPTIONS@", _OPTIONS),
     }
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +207,7 @@ def nspawn(root: Path, script: str, *, network: bool = False) -> str:
 def write_disk(root: Path, disk: Path) -> None:
     """Write a disk that boots what lies in `root`."""
     part = disk.with_suffix(".part")
-    run(["mke2fs", "-q", "-t", "ext4", "-m", "0", "-d", str(root), str(part), f"{DISK_MIB}M"])
+    run(["mke2fs", "-q", "-t", "ext4", "-m", "0", "-U", _UUID, "-d", str(root), str(part), f"{DISK_MIB}M"])
     with disk.open("wb") as file:
         file.truncate(FIRST_SECTOR * SECTOR + DISK_MIB * 1024 * 1024 + 1024 * 1024)
     boot, core = (root / "boot.img").read_bytes(), (root / "core.img").read_bytes()

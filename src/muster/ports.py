@@ -118,6 +118,21 @@ class RuledPackages(Protocol):
 
 
 @runtime_checkable
+class PackageHolds(Protocol):
+    """What a `PackageManager` can do besides, where it can: keep others from the driver and the kernel, as the policy says."""
+
+    name: str
+
+    def hold(self, pins: tuple[PackagePin, ...]) -> str:
+        """Hold `pins`, and what the policy says beside them. Idempotent; no package changes."""
+        ...
+
+    def holds_tell(self) -> tuple[str, ...]:
+        """What is held besides the driver's packages, for people, a line each."""
+        ...
+
+
+@runtime_checkable
 class PackageInstalls(Protocol):
     """What a `PackageManager` can do besides, where it can: bring the first driver onto a node that has none, and take it away again.
 
@@ -375,6 +390,6 @@ class Engine(Protocol):
 
 
 __all__ = [
-    "Clock", "Engine", "Ids", "Notifier", "PackageInstalls", "PackageManager", "PackageRepairs", "Rng", "RuledPackages", "Scheduler", "Store",
-    "Transport", "Validator",
+    "Clock", "Engine", "Ids", "Notifier", "PackageHolds", "PackageInstalls", "PackageManager", "PackageRepairs", "Rng", "RuledPackages",
+    "Scheduler", "Store", "Transport", "Validator",
 ]  # fmt: skip

@@ -6,22 +6,31 @@ The repositories are of self-made RPMs (see `tests/support/rpms.py`), the progra
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from muster.backends._dnf_sh import COMMON, HELD, WAIT
 from muster.backends.packages.dnf import BACKEND as DNF
+from muster.control.bootstrap import package_managers
+from muster.knowledge.loader import load
+from muster.model.fact import Fact
 from muster.model.stack import PackagePin
+from muster.node import settings
+from muster.planner.standing import Judge, Way
 from muster.ports import PackageRepairs
+from muster.solver.carried import carried
 from tests.support import rpm_nodes, rpms
 from tests.support.package_nodes import BAD, DNF_PROGRAMS, KEEP, NEW, OLD, DnfNode, facts_of
+from tests.support.planning import PACKAGES, answer, pool, seen
+from tests.support.values import T0
 
 pytestmark = pytest.mark.lab(*DNF_PROGRAMS)
 
 LIMIT_S = 300
-BIG = "580.142.01"
+BIG, FORBIDDEN = "580.142.01", "580.150.02"
 STREAM = "@nvidia-driver"
 EXTRA = "nvidia-extra-570"
 """A package that leaves with the branch, and that nothing of the new branch takes the place of."""
@@ -79,6 +88,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         rpms.Release(BAD, builds=False),
         rpms.Release(NEW),
         rpms.Release(BIG, padding=1 << 20),
+        rpms.Release(FORBIDDEN, allowed=False),
     )
     rpms.build(made, shelf / "plain", releases, signed=False)
     for name, text in ((EXTRA, _EXTRA), ("site-monitor", _SITE)):
@@ -235,6 +245,55 @@ def test_no_script_of_a_package_starts_a_daemon(bench: Bench) -> None:
     done(node, DNF.install(node.pins(NEW), node.pins(OLD)))
     done(node, DNF.restore(node.pins(OLD), KEEP, node.pins(NEW)))
     assert set((node.root / "var/tmp/daemons").read_text(encoding="utf-8").split("\n")) == {"offline 1", ""}
+
+
+def test_what_is_planned_from_a_nodes_own_facts_is_what_its_texts_carry_out(bench: Bench) -> None:
+    """The GPUs are pretended; packages, repository and system are the node's own."""
+    node = bench.node()
+    told = facts_of(node, "dpkg", "repository", "upgrades", "transactions").facts
+    pretended = seen(
+        "el", {f"package[{name}].{what}": None for name in PACKAGES for what in ("version", "state", "hold")}
+    )
+    system = {path: Fact(path, value, "system", T0) for path, value in (("os.id", "rocky"), ("os.version", "9.4"))}
+    facts = replace(pretended, facts={**pretended.facts, **{path: told[path] for path in told}, **system})
+    managers = tuple(package_managers().values())
+    way = Judge([pool("train", want=NEW)], managers, answer, partial(carried, base=load()))(facts, "train")
+    assert isinstance(way, Way), way
+    assert (way.step.manager, way.step.packages, way.step.back) == ("dnf", node.pins(NEW), node.pins(OLD))
+    done(node, DNF.preflight(way.step.packages, way.step.back))
+    ready(node, way.step.packages, way.step.back)
+    done(node, DNF.install(way.step.packages, way.step.back))
+    now = facts_of(node)
+    wanted = [each for each in way.step.done_when if each.path.startswith("package")]
+    assert [each.path for each in wanted if now.text(each.path) != each.value] == []
+    assert all(now.value(f"package[{pin.name}].hold") is True for pin in way.step.packages)
+    (newest,) = facts_of(node, "transactions").members("transaction")[-1:]
+    assert newest
+
+
+def test_a_file_that_a_package_ships_is_not_taken_for_one_that_was_edited_by_hand(bench: Bench) -> None:
+    node = bench.node()
+    (node.root / "etc/modprobe.d/site.conf").write_text("options nvidia NVreg_EnableGpuFirmware=1\n", encoding="utf-8")
+    ready(node, node.pins(NEW), node.pins(OLD))
+    done(node, settings.save(KEEP))
+    edited = node.root / KEEP.lstrip("/") / "before/edited"
+    assert [line.split()[0] for line in edited.read_text(encoding="utf-8").splitlines()] == [
+        "/etc/modprobe.d/site.conf"
+    ]
+    done(node, DNF.install(node.pins(NEW), node.pins(OLD)))
+    done(node, settings.give_back(KEEP))
+
+
+def test_a_script_that_forbids_its_package_leaves_the_others_for_the_way_back(bench: Bench) -> None:
+    node = bench.node()
+    ready(node, node.pins(FORBIDDEN), node.pins(OLD))
+    said = node.sh(DNF.install(node.pins(FORBIDDEN), node.pins(OLD)))
+    assert said.exit_status != 0
+    telling = [line for line in said.stdout.splitlines() if line.startswith("E:")]
+    assert telling[0].startswith("E: the script %pre")
+    done(node, DNF.restore(node.pins(OLD), KEEP, node.pins(FORBIDDEN)))
+    assert versions(node) == as_versions(node.pins(OLD))
+    assert node.audit() == ""
 
 
 def test_locks_of_other_packages_and_the_sites_own_lines_stay(bench: Bench) -> None:

@@ -1,13 +1,16 @@
 """The apt backend's texts, met with the real apt and dpkg of a loopback node."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from muster.backends.packages.apt import BACKEND
+from muster.backends._apt_texts import EXCLUSION
+from muster.backends.packages.apt import BACKEND, Apt
 from muster.loopback.fleet import LoopbackFleet
 from muster.loopback.observe import observe
 from muster.loopback.packages import MEMBERS
+from muster.model.policy import Holds, Packages, Permission
 from muster.model.stack import PackagePin
 from muster.node.restart import RELOAD
 
@@ -84,3 +87,73 @@ def test_a_package_that_was_cut_off_in_mid_unpack_is_put_back_whole(
     assert ran.exit_status == 0, ran.stdout + ran.stderr
     assert observe(fleet.node_root(node)).broken == ()
     assert observe(fleet.node_root(node)).library == "570.195.03"
+
+
+def small_package(folder: Path, name: str, depends: str = "") -> Path:
+    """A package that holds nothing."""
+    tree = folder / name
+    (tree / "DEBIAN").mkdir(parents=True)
+    fields = {
+        "Package": name,
+        "Version": "1",
+        "Architecture": "all",
+        "Maintainer": "site <site@site.invalid>",
+        "Description": name,
+    }
+    control = "".join(
+        f"{key}: {value}\n" for key, value in {**fields, **({"Depends": depends} if depends else {})}.items()
+    )
+    (tree / "DEBIAN/control").write_text(control, encoding="ascii")
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-b", str(tree), str(folder)], check=True, capture_output=True)
+    return folder / f"{name}_1_all.deb"
+
+
+def test_a_repair_takes_what_was_kept_and_refuses_where_another_package_would_go(
+    fleet: LoopbackFleet, node: str, tmp_path: Path
+) -> None:
+    prepare(fleet, node, NEW)
+    assert fleet.run(node, "sh -s", stdin=BACKEND.install(NEW, OLD)).exit_status == 0
+    needs = small_package(tmp_path, "site-tools", "libcuda1 (>= 580)")
+    assert fleet.run(node, f"dpkg -i {needs}").exit_status == 0
+    # The repository has lost the old driver; an earlier change kept it on the node.
+    fleet.run(node, ": >etc/apt/sources.list")
+    here = "/var/lib/muster/node/restore/run-2"
+    repairs = Apt()
+    for text in (repairs.repair_preflight(OLD, NEW), repairs.gather(OLD, here), repairs.save(OLD, here)):
+        ran = fleet.run(node, "sh -s", stdin=text)
+        assert ran.exit_status == 0, ran.stdout + ran.stderr
+    refused = fleet.run(node, "sh -s", stdin=repairs.repair(OLD, NEW, here))
+    assert (refused.exit_status, "would remove packages: site-tools" in refused.stdout) == (3, True), refused.stdout
+    assert observe(fleet.node_root(node)).library == "580.126.20"
+    fleet.run(node, "dpkg --purge site-tools")
+    ran = fleet.run(node, "sh -s", stdin=repairs.repair(OLD, NEW, here))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert fleet.run(node, "apt-mark showhold").stdout.split() == sorted(MEMBERS)
+    lost = fleet.run(node, "sh -s", stdin=repairs.repair_preflight(pins("580.95.05"), OLD))
+    assert lost.exit_status == 4
+    assert "cannot be had" in lost.stdout
+
+
+def test_a_change_holds_the_kernel_and_keeps_automatic_upgrades_away_and_a_way_back_undoes_that(
+    fleet: LoopbackFleet, node: str, tmp_path: Path
+) -> None:
+    kernels = " ".join(
+        str(small_package(tmp_path, name)) for name in ("linux-image-6.1.0-57-amd64", "linux-image-amd64")
+    )
+    assert fleet.run(node, f"dpkg -i {kernels}; apt-mark hold linux-image-amd64").exit_status == 0
+    held = Apt(Packages(), Holds())
+    exclusion = fleet.node_root(node) / EXCLUSION
+    for text in (held.fetch(NEW, OLD, KEEP), held.save(OLD, KEEP), held.install(NEW, OLD)):
+        ran = fleet.run(node, "sh -s", stdin=text)
+        assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert {"linux-image-6.1.0-57-amd64", "linux-image-amd64"} <= set(
+        fleet.run(node, "apt-mark showhold").stdout.split()
+    )
+    assert '"linux-image";' in exclusion.read_text(encoding="ascii")
+    ran = fleet.run(node, "sh -s", stdin=held.restore(OLD, KEEP, NEW))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    assert fleet.run(node, "apt-mark showhold").stdout.split() == ["linux-image-amd64"]
+    assert not exclusion.exists()
+    lenient = Apt(Packages(), Holds(kernel=False, automatic_upgrades=Permission.ALLOWED)).install(NEW, OLD)
+    assert "52muster" not in lenient
+    assert "kernel_packages" not in lenient

@@ -36,7 +36,26 @@ def test_without_headers_nothing_is_begun_that_must_be_built(fleet: LoopbackFlee
     assert built.exit_status == 0
 
 
-def test_a_node_is_not_restarted_into_a_module_that_is_missing_or_another(fleet: LoopbackFleet) -> None:
+def test_every_kernel_that_can_be_booted_must_have_its_headers(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1, initial={"gpu01": DRIVER})
+    other = "6.8.0-90-generic"
+    (fleet.node_root("gpu01") / f"boot/vmlinuz-{other}").write_text("", encoding="ascii")
+    ran = fleet.run("gpu01", "sh -s", stdin=before(NAMES, restarts=False))
+    assert ran.exit_status == NOT_READY
+    assert f"the headers of {other}, which the node can boot, are missing" in ran.stdout
+    (fleet.node_root("gpu01") / f"lib/modules/{other}/build").mkdir(parents=True)
+    assert fleet.run("gpu01", "sh -s", stdin=before(NAMES, restarts=False)).exit_status == 0
+
+
+def test_a_node_is_not_restarted_into_a_kernel_that_has_no_module(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1, initial={"gpu01": DRIVER})
+    ran = fleet.run("gpu01", "sh -s", stdin=before_restart(DRIVER, back=False, kernel="6.8.0-90-generic"))
+    assert ran.exit_status == NOT_READY
+    assert "there is no module nvidia on disk for 6.8.0-90-generic" in ran.stdout
+    assert fleet.run("gpu01", "sh -s", stdin=before_restart(DRIVER, back=False, kernel=KERNEL)).exit_status == 0
+
+
+def test_a_node_is_not_restarted_into_a_module_a_module_that_is_missing_or_another(fleet: LoopbackFleet) -> None:
     ran = fleet.run("gpu03", "sh -s", stdin=before_restart("595.71.05", back=False))
     assert ran.exit_status == NOT_READY
     assert f"is {DRIVER}, not 595.71.05" in ran.stdout

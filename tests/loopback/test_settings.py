@@ -36,6 +36,27 @@ def test_what_cannot_be_given_back_is_named(tmp_path: Path) -> None:
     assert "differs: edited: was /etc/modprobe.d/site.conf" in ran.stdout
 
 
+def test_a_parameter_without_a_value_is_no_difference(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1)
+    parameters = fleet.node_root("gpu01") / "sys/module/nvidia/parameters"
+    parameters.mkdir(parents=True, exist_ok=True)
+    (parameters / "NVreg_RegistryDwords").write_text("\n", encoding="ascii")
+    assert fleet.run("gpu01", "sh -s", stdin=save(KEEP)).exit_status == 0
+    ran = fleet.run("gpu01", "sh -s", stdin=give_back(KEEP))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+
+
+def test_what_the_boot_loader_remembers_is_compared_unless_it_is_being_changed(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1)
+    block = fleet.node_root("gpu01") / "boot/grub/grubenv"
+    block.parent.mkdir(parents=True, exist_ok=True)
+    block.write_text("# GRUB Environment Block\nsaved_entry=old\n", encoding="ascii")
+    assert fleet.run("gpu01", "sh -s", stdin=save(KEEP)).exit_status == 0
+    block.write_text("# GRUB Environment Block\nsaved_entry=new\n", encoding="ascii")
+    assert fleet.run("gpu01", "sh -s", stdin=give_back(KEEP)).exit_status == DIFFERS
+    assert fleet.run("gpu01", "sh -s", stdin=give_back(KEEP, loader=False)).exit_status == 0
+
+
 def test_without_a_record_nothing_is_compared(tmp_path: Path) -> None:
     fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1)
     ran = fleet.run("gpu01", "sh -s", stdin=give_back(KEEP))

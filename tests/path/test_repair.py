@@ -11,7 +11,7 @@ from muster.loopback.packages import MEMBERS
 from tests.support.desk import Desk, Said, make_fleet
 
 OLD, BAD, GOOD = "580.95.05", "580.119.02", "580.126.20"
-NODES = tuple(f"gpu{number:02d}" for number in range(1, 8))
+NODES = tuple(f"gpu{number:02d}" for number in range(1, 9))
 
 
 @dataclass(frozen=True)
@@ -137,3 +137,20 @@ def test_a_node_in_quarantine_is_taken_over_validated_and_given_back(bench: Benc
     done = bench.repaired("gpu07")
     assert done.exit_code == 0, done.out + done.err
     bench.is_whole("gpu07", OLD)
+
+
+def test_a_node_is_held_without_a_package_changed_or_a_job_disturbed(bench: Bench) -> None:
+    bench.fleet.run("gpu08", f"apt-mark unhold {' '.join(MEMBERS)}")
+    bench.fleet.start_job("train-8", ["gpu08"], 600)
+    before = bench.truth("gpu08").transitions
+    dry = bench.desk.ok("nodes", "hold", "gpu08")
+    assert "holds: unattended-upgrades keeps away from driver and kernel" in dry.out
+    assert bench.fleet.run("gpu08", "apt-mark showhold").stdout == ""
+    said = bench.desk.muster("nodes", "hold", "gpu08", "--yes")
+    assert said.exit_code == 0, said.out + said.err
+    truth = bench.truth("gpu08")
+    assert (truth.transitions, truth.lease) == (before, False)
+    assert [job.state for job in truth.jobs] == ["running"]
+    assert bench.fleet.run("gpu08", "apt-mark showhold").stdout.split() == sorted(MEMBERS)
+    assert "Package-Blacklist" in (bench.fleet.node_root("gpu08") / "etc/apt/apt.conf.d/52muster-driver").read_text()
+    assert "52muster-driver" in bench.desk.ok("audit", "show", "last", "--json").out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.loopback.fleet import LoopbackFleet
-from tests.support.desk import Desk, Said, change_policy, make_fleet, until
+from tests.support.desk import LIMIT_S, Desk, Said, change_policy, make_fleet, until
 from tests.support.slurm import NODES, PROGRAMS, Cluster, cluster
 
 pytestmark = [pytest.mark.lab(*PROGRAMS)]
@@ -59,7 +59,7 @@ def _scheduled(fleet: LoopbackFleet) -> None:
     words = {
         "  - ansible: inventory.ini ": "  - ansible: inventory.ini\n  - slurm: {} ",
         "match: {label.role: train}": "match: {label.role: [train, inference]}",
-        wait: "drain: {policy: requeue, signal: 'B:USR1', checkpoint_wait: 2s, limit: 5m}",
+        wait: "drain: {policy: requeue, signal: 'B:USR1', checkpoint_wait: 10s, limit: 30m}",
     }
     change_policy(fleet, words)
     text = fleet.layout.policy.read_text(encoding="utf-8")
@@ -75,15 +75,16 @@ def _told(place: Path, fleet: LoopbackFleet, slurm: Cluster) -> Story:
     (place / "job.sh").write_text(_JOB.replace("@LOG@", str(log)))
     wanted = ("-N2", "-w", ",".join(GANG), "-p", "train", "-J", "llm", "-t", "60", "--requeue", "-o", "/dev/null")
     job = slurm.run("sbatch", "--parsable", *wanted, str(place / "job.sh")).strip()
-    until(lambda: log.exists() and "start" in log.read_text(), 120)
+    until(lambda: log.exists() and "start" in log.read_text())
     planned = desk.ok("plan", "--json")
     plan = str(planned.body["id"])
     desk.ok("plans", "approve", plan)
-    fleet.set_knob(TAKEN, "slow-package", "8")
+    fleet.set_knob(TAKEN, "slow-package", "600")
     applying = desk.start("apply", plan, "--json")
-    until(lambda: desk.phases().get(TAKEN) == "apply-required", 120)
+    until(lambda: desk.phases().get(TAKEN) == "apply-required")
     slurm.run("scontrol", "update", f"nodename={TAKEN}", "state=drain", "reason=fan 3 is loud")
-    out, err = applying.communicate(timeout=240)
+    fleet.set_knob(TAKEN, "slow-package", None)
+    out, err = applying.communicate(timeout=LIMIT_S)
     rollout = str(json.loads(out.splitlines()[-1])["data"]["rollout_id"])
     entries = [json.loads(line) for line in desk.ok("audit", "show", rollout, "--json").out.splitlines()]
     asked = tuple(entry["body"] for entry in entries if entry["kind"] == "command")

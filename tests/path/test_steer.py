@@ -52,9 +52,9 @@ def told(fleet: LoopbackFleet, desk: Desk) -> Story:
     jobs = fleet.start_job("long", NAMES, 3600)
     desk.ok("apply", plan, "--detach")
     first = next(iter(released_first(desk)))
-    until(lambda: desk.phases().get(first) == "drain-required", 120)
+    until(lambda: desk.phases().get(first) == "drain-required")
     paused = desk.ok("rollouts", "pause", "last", "--reason", "a look at the racks", "--json")
-    until(lambda: desk.carrier() is None, 120)
+    until(lambda: desk.carrier() is None)
     stood_at_once = desk.phases()
     for job in jobs:
         os.kill(job.pid, signal.SIGKILL)
@@ -76,7 +76,7 @@ def told(fleet: LoopbackFleet, desk: Desk) -> Story:
 
 def released_first(desk: Desk) -> list[str]:
     """The nodes that the rollout has begun with."""
-    until(lambda: any(row["released"] for row in desk.runs().values()), 120)
+    until(lambda: any(row["released"] for row in desk.runs().values()))
     return [name for name, row in desk.runs().items() if row["released"]]
 
 

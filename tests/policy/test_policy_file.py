@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from muster.control.bootstrap import package_managers
 from muster.control.policy import find_policy, read_policy
 from muster.documents import MAX_BYTES
-from muster.model.errors import DocumentFaults
+from muster.model.errors import BadInput, DocumentFaults
+from muster.model.stack import PackagePin
+from muster.ports import PackageInstalls
 
 SCENARIOS = Path(__file__).parent.parent / "scenarios" / "policy"
 
@@ -60,3 +63,36 @@ def test_any_gpu_can_be_meant(tmp_path: Path) -> None:
     text = (SCENARIOS / "worked_example.yaml").read_text()
     (tmp_path / "fleet.yaml").write_text(text.replace("gpu: H100", 'gpu: "*"'))
     assert read_policy(tmp_path / "fleet.yaml").pools[0].match[0].values == ("*",)
+
+
+REPOSITORY = 'packages: {repository: {source: "deb https://repository.invalid/debian12 ./", key: nvidia.asc}}\n'
+ARMOURED = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDME\n-----END PGP PUBLIC KEY BLOCK-----\n"
+
+
+def test_the_repositorys_key_is_read_from_beside_the_policy_and_must_be_one(tmp_path: Path) -> None:
+    text = (SCENARIOS / "worked_example.yaml").read_text() + REPOSITORY
+    (tmp_path / "fleet.yaml").write_text(text)
+    policy = read_policy(tmp_path / "fleet.yaml")
+    with pytest.raises(BadInput, match=r"key .*nvidia\.asc: .*No such file"):
+        package_managers(policy, tmp_path)
+    (tmp_path / "nvidia.asc").write_text("mDME: not armoured")
+    with pytest.raises(BadInput, match=r"nvidia\.asc is no armoured public key"):
+        package_managers(policy, tmp_path)
+    (tmp_path / "nvidia.asc").write_text(ARMOURED)
+    apt = package_managers(policy, tmp_path)["apt"]
+    assert isinstance(apt, PackageInstalls)
+    assert ARMOURED in apt.first_install((PackagePin("nvidia-driver", "1-1"),))
+    assert "deb https://repository.invalid/debian12 ./" in apt.tells()[0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["deb [trusted=yes] https://x.invalid/ ./", "https://x.invalid/", "deb https://x.invalid/ ./; rm -rf /", "deb"],
+)
+def test_a_source_that_is_none_or_brings_options_is_refused(tmp_path: Path, source: str) -> None:
+    text = (SCENARIOS / "worked_example.yaml").read_text() + REPOSITORY.replace(
+        "deb https://repository.invalid/debian12 ./", source
+    )
+    (tmp_path / "fleet.yaml").write_text(text)
+    with pytest.raises(DocumentFaults, match="is no line of an apt source without options"):
+        read_policy(tmp_path / "fleet.yaml")

@@ -11,6 +11,9 @@ from lab.packages import OPEN
 from tests.support.desk import Desk, Said
 
 OLD, NEW = "580.126.20", "595.71.05"
+SAME_BRANCH = "580.95.05"
+"""An older build of the branch: going to it needs no restart."""
+
 APPLY_LIMIT_S = 3600.0
 """A change with builds and restarts takes minutes under emulation, and more on a busy machine."""
 
@@ -25,7 +28,8 @@ class Bench:
     def planned(self, driver: str, kernel: str = "") -> str:
         """Look, plan and approve a change to `driver` (and `kernel`); the plan's id."""
         policy = self.guest.folder / "fleet.yaml"
-        text = policy.read_text(encoding="utf-8")
+        lines = policy.read_text(encoding="utf-8").splitlines(keepends=True)
+        text = "".join(line for line in lines if not line.startswith("    kernel:"))
         line = next(line for line in text.splitlines() if "driver: {want:" in line)
         wanted = f"    driver: {{want: {driver}, flavour: {OPEN}}}" + (f"\n    kernel: {kernel}" if kernel else "")
         policy.write_text(text.replace(line, wanted), encoding="utf-8")

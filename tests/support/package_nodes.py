@@ -83,11 +83,11 @@ class PackageNode(Protocol):
         ...
 
 
-def facts_of(node: PackageNode) -> NodeFacts:
-    """What the facts' command for packages tells of the node."""
+def facts_of(node: PackageNode, *sources: str) -> NodeFacts:
+    """What the commands of these sources of facts tell of the node; without one, that for packages."""
     at = datetime(2026, 3, 1, tzinfo=UTC)
     found: dict[str, Fact] = {}
-    for spec in (each for each in fact_specs() if each.name == "dpkg"):
+    for spec in (each for each in fact_specs() if each.name in (sources or ("dpkg",))):
         ran = node.sh(spec.command)
         values = spec.parse(RawOutput(ran.exit_status, ran.stdout.encode()))
         found |= {path: Fact(path, value, spec.name, at) for path, value in values.items()}

@@ -40,7 +40,7 @@ _TEMPLATE = r"""
 set -eu
 rm -f /usr/bin/dpkg-query
 rm -rf /var/lib/rpm /usr/lib/sysimage/rpm /var/lib/dnf /var/cache/dnf /var/log/dnf* /var/log/hawkey* /etc/yum.repos.d /etc/dnf/modules.d /etc/apt
-rm -rf /etc/dnf/aliases.d /var/lib/muster /var/tmp /etc/modprobe.d /etc/nvidia
+rm -rf /etc/dnf/aliases.d /var/lib/muster /var/tmp /etc/modprobe.d /etc/modules-load.d /etc/nvidia
 mkdir -p /var/lib/rpm /etc/yum.repos.d /etc/dnf/vars /etc/dnf/modules.d /etc/modprobe.d /var/tmp
 for plugin in /usr/lib/python3/dist-packages/dnf-plugins/*.py; do
   case $plugin in */versionlock.py | */download.py | */generate_completion_cache.py) continue ;; esac

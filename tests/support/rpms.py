@@ -35,10 +35,12 @@ MEMBERS = (*sorted((*NEEDS, FABRIC)),)
 
 @dataclass(frozen=True)
 class Release:
-    """One driver in the repository. `builds` false: the script of its module's package fails, as a dkms build does. `padding`: bytes in it."""
+    """One driver in the repository. `builds` false: the script of its module's package fails, as a dkms build does. `allowed`
+    false: the script of its libraries forbids them to be laid down. `padding`: bytes in it."""
 
     version: str
     builds: bool = True
+    allowed: bool = True
     padding: int = 0
 
 
@@ -211,6 +213,8 @@ def _scripts(release: Release, member: str) -> list[str]:
             else "echo 'Error! Bad return status for module build' >&2\nexit 10"
         )
         return [f"%post -n {member}", slow, build]
+    if member == "libnvidia-ml" and not release.allowed:
+        return [f"%pre -n {member}", "exit 1"]
     if member == "nvidia-persistenced":
         return [f"%post -n {member}", 'echo "offline ${SYSTEMD_OFFLINE-}" >>/var/tmp/daemons']
     return []

@@ -134,7 +134,7 @@ to_stream() { # module, stream
 SCRIPTLETS = """\
 scriptlets() { # what dnf said: names the package scripts that failed, and remembers those whose packages are installed all the same
   rm -f "$failed"
-  sed -n 's/^warning: \\(%[a-z]*\\)(\\(.*\\)) scriptlet failed, exit status \\([0-9]*\\).*/\\1 \\2 \\3/p' "$1" >"$own/scripts"
+  sed -n 's/^[a-z]*: \\(%[a-z]*\\)(\\(.*\\)) scriptlet failed, exit status \\([0-9]*\\).*/\\1 \\2 \\3/p' "$1" >"$own/scripts"
   [ -s "$own/scripts" ] || return 0
   while read -r script nevra status; do
     echo "E: the script $script of $nevra failed with exit status $status"

@@ -24,6 +24,7 @@ from muster.planner.words import lines
 
 HALTED, PARTIAL, A_NO = 6, 5, 1
 WATCH_EVERY_S = 0.3
+STARTS_WITHIN_S = 60.0
 NOBODY_AFTER_S = 5.0
 """How long a rollout may have no carrying process before the watcher says so: one that somebody else just started needs a moment."""
 
@@ -77,12 +78,22 @@ async def carry_out(site: Site, plan: Plan, *, detach: bool, as_json: bool) -> i
     if not as_json:
         say(f"{rollout.rollout_id}: {'begins' if is_new else 'goes on'}, {len(plan.nodes)} nodes to {plan.target}")
     if detach:
-        return _detached(rollout, as_json=as_json)
+        code = _detached(rollout, as_json=as_json)
+        await _until_carried(site, is_starting)
+        return code
     return await _watch(site, rollout.rollout_id, as_json=as_json, is_starting=is_starting)
 
 
 def _nobody() -> bool:
     return False
+
+
+async def _until_carried(site: Site, is_starting: Callable[[], bool]) -> None:
+    """Wait until the process that we started to carry rollouts says that it does, or has ended: who watches next need not guess."""
+    limit = site.clock.monotonic() + STARTS_WITHIN_S
+    lock = carrier_lock(site.store_path)
+    while is_starting() and lock.holder() is None and site.clock.monotonic() < limit:
+        await site.clock.sleep(0.05)
 
 
 def _detached(rollout: Rollout, *, as_json: bool) -> int:
@@ -105,8 +116,8 @@ async def _watch(site: Site, rollout_id: str, *, as_json: bool, is_starting: Cal
                 _say_entry(entry, as_json=as_json)
             if await _ended(site, rollout):
                 return await _say_end(site, rollout, as_json=as_json)
-            is_carried = rollout.state is RolloutState.PAUSED or carrier_lock(site.store_path).holder() is not None
-            if is_carried or is_starting():
+            is_carried = carrier_lock(site.store_path).holder() is not None or is_starting()
+            if is_carried or rollout.state is RolloutState.PAUSED:
                 quiet_since = None
             elif quiet_since is None:
                 # Its end may have come since we looked at the rollout, however long ago we last saw it carried.
@@ -311,10 +322,7 @@ async def _say_state(site: Site, rollout: Rollout, following: str, *, as_json: b
         say(f"{rollout.rollout_id} is {rollout.state.value}{f': {rollout.why}' if rollout.why else ''}")
         say(following)
     if await left_to_carry(site) and carrier_lock(site.store_path).holder() is None:
-        is_starting = site.spawn_carrier()
-        # Whoever watches next finds somebody at work.
-        while is_starting() and carrier_lock(site.store_path).holder() is None:
-            await site.clock.sleep(WATCH_EVERY_S)
+        await _until_carried(site, site.spawn_carrier())
     return 0
 
 

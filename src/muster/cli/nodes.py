@@ -1,4 +1,4 @@
-"""`muster nodes upgrade|rollback|repair|install`: one node alone, through the same plan, approval, lease and audit as a fleet."""
+"""`muster nodes upgrade|rollback|repair|install|hold`: one node alone, through the same plan, approval, lease and audit as a fleet."""
 
 from typing import Annotated
 
@@ -8,6 +8,7 @@ from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
 from muster.control.approving import approve, past_failures
 from muster.control.bootstrap import open_site
+from muster.control.holding import hold_for
 from muster.control.installing import install_for
 from muster.control.repairing import repair_for
 from muster.control.single import plan_for, ran_before
@@ -98,6 +99,21 @@ def nodes_install(
             name = site.node_named(node)
             made = await install_for(site, name, driver=driver, gpu=gpu)
             return await _or_refused(site, name, made, "is not installed on", yes=yes, as_json=as_json)
+
+    run(work, as_json=as_json)
+
+
+@nodes_app.command("hold")
+def nodes_hold(
+    node: OneNode, fleet: Fleet = None, store: StorePath = None, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Plan to hold one node's driver and kernel as the policy says; with --yes also hold them. No package changes, no job is disturbed."""
+
+    async def work() -> int:
+        async with open_site(fleet, store) as site:
+            name = site.node_named(node)
+            made = await hold_for(site, name)
+            return await _or_refused(site, name, made, "is not held", yes=yes, as_json=as_json)
 
     run(work, as_json=as_json)
 

@@ -16,6 +16,7 @@ from muster.model.fact import NodeFacts, Unknown
 from muster.model.phase import Phase
 from muster.model.plan import Plan, WaitingOn
 from muster.planner.bare import Installer
+from muster.planner.holding import Holder
 from muster.planner.mend import Mender, last_whole, remembered
 from muster.planner.propose import PlanInput, propose
 from muster.planner.standing import No, Way
@@ -73,7 +74,7 @@ async def _ended_here(site: Site, name: str, facts: NodeFacts) -> str:
     return holder if ended and all(ended) else ""
 
 
-async def proposed(site: Site, name: str, mender: Mender | Installer, facts: NodeFacts) -> Plan:
+async def proposed(site: Site, name: str, mender: Mender | Installer | Holder, facts: NodeFacts) -> Plan:
     """The plan for one node by a judge of its own; kept in the store."""
     known = {**await site.known_facts(), name: facts}
     work = await work_of(site)
@@ -83,7 +84,8 @@ async def proposed(site: Site, name: str, mender: Mender | Installer, facts: Nod
     now = site.clock.now()
 
     def judge(facts: NodeFacts, pool: str) -> No | Way:
-        return _at_work(name, facts, work) or mender(facts, pool)
+        busy = None if isinstance(mender, Holder) else _at_work(name, facts, work)  # a hold disturbs no job
+        return busy or mender(facts, pool)
 
     made = propose(
         PlanInput(
@@ -92,7 +94,7 @@ async def proposed(site: Site, name: str, mender: Mender | Installer, facts: Nod
             facts=known,
             placings=await site.placings(known),
             managers=tuple(site.managers.values()),
-            solve=mender.solve,
+            solve=lambda kind, pool: solve_for(site, kind, pool),
             order=(name,),
             now=now,
             knowledge_revision=site.knowledge().revision,

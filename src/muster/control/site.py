@@ -48,7 +48,7 @@ class Site:
 
     `scheduler_view` asks the scheduler that the inventory names, if any, what it knows of its nodes and jobs now; it does not raise.
 
-    `spawn_carrier` starts the process that carries rollouts, detached, and returns what says whether that runs; `person` is who is at work, for
+    `spawn_carrier` starts the process that carries rollouts, detached, and returns what says whether it runs; `person` is who is at work, for
     approvals; `holder` is the person on this machine, for leases and the audit log.
     """
 

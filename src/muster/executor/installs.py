@@ -7,6 +7,7 @@ validated after it.
 from collections.abc import Awaitable, Callable, Mapping
 
 from muster.executor import phases
+from muster.executor.holding import HOLD
 from muster.executor.phases import FETCH_S, INSTALL_S, PHASES, PREFLIGHT_S, SAVE_S
 from muster.executor.repairs import REPAIR, expected_gpus, needs_beside
 from muster.executor.scene import Result, Scene, away, waiting
@@ -124,5 +125,6 @@ OF_KIND: Mapping[StepKind, Mapping[Phase, Callable[[Scene], Awaitable[Result]]]]
     StepKind.CHANGE: PHASES,
     StepKind.REPAIR: REPAIR,
     StepKind.INSTALL: INSTALL,
+    StepKind.HOLD: HOLD,
 }
 """What is done in each phase, by the kind of step."""

@@ -94,6 +94,13 @@ class InstallPackages:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Keep others from changing these packages, and what the policy holds besides."""
+
+    pins: tuple[PackagePin, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SaveRestorePoint:
     """Write down what a way back needs."""
 
@@ -143,7 +150,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | Hold | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -217,6 +224,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
         case InstallPackages(pins=pins, gone=gone):
             body |= {"packages": [str(pin) for pin in pins]} | ({"gone": list(gone)} if gone else {})
+        case Hold(pins=pins):
+            body |= {"packages": [str(pin) for pin in pins]}
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (

@@ -60,11 +60,13 @@ class Expectation:
 
 class StepKind(StrEnum):
     """What is done to the node. `change`: from one whole stack to another, with a way back. `repair`: from whatever lies there to one whole
-    stack; there is nothing worth going back to. `install`: the first driver of a bare node; the way back leads to no driver. Closed."""
+    stack; there is nothing worth going back to. `install`: the first driver of a bare node; the way back leads to no driver. `hold`:
+    nothing but what keeps others from the driver and the kernel; the node stays in service. Closed."""
 
     CHANGE = "change"
     REPAIR = "repair"
     INSTALL = "install"
+    HOLD = "hold"
 
 
 @dataclass(frozen=True, slots=True)

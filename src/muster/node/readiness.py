@@ -82,6 +82,22 @@ version=$(modinfo -k "$kernel" -F version nvidia 2>/dev/null) ||
 [ "$version" = @DRIVER@ ] || not_ready "the module on disk for $kernel is $version, not @DRIVER@"
 magic=$(modinfo -k "$kernel" -F vermagic nvidia 2>/dev/null)
 [ -z "$magic" ] || [ "${magic%% *}" = "$kernel" ] || not_ready "the module on disk was built for ${magic%% *}"
+case $(mokutil --sb-state 2>/dev/null) in
+  *'SecureBoot enabled'*)
+    [ -n "$(modinfo -k "$kernel" -F signer nvidia 2>/dev/null)" ] ||
+      not_ready "secure boot is on, and the module for $kernel is not signed: it would be rejected" ;;
+esac
+# What other modules need of the driver (nvidia-peermem, nvidia-fs, gdrdrv) they must find in the new one, by name and by version of the symbol.
+# Only those that are loaded now count: one that this node never loads is no loss. On the way back nothing is asked: it was so before.
+symbols=$MUSTER_ROOT/lib/modules/$kernel/build/Module.symvers
+if [ @BACK@ = no ] && [ -r "$symbols" ] && command -v depmod >/dev/null; then
+  depmod -b "${MUSTER_ROOT:-/}" -n -e -E "$symbols" "$kernel" 2>&1 >/dev/null |
+    sed -n 's|^depmod: WARNING: .*/\\([^/]*\\)\\.ko[.a-z]* \\(.*\\)|\\1 \\2|p' | while read -r module wrong; do
+      [ ! -d "$MUSTER_ROOT/sys/module/$(echo "$module" | tr - _)" ] || case $module in
+        nvidia* | gdrdrv) not_ready "on $kernel the module $module would not load beside the new driver: $wrong" ;;
+      esac
+    done || exit $?
+fi
 for image in "$MUSTER_ROOT/boot/initrd.img-$kernel" "$MUSTER_ROOT/boot/initramfs-$kernel.img"; do
   [ ! -e "$image" ] || [ -s "$image" ] || not_ready "${image##*/} is empty: the node would not boot"
 done
@@ -104,4 +120,5 @@ def before_restart(driver: str, *, back: bool, kernel: str = "") -> str:
     has one restart more.
     """
     text = _WILL_LOAD.replace("@DRIVER@", shlex.quote(driver)).replace("@KERNEL@", shlex.quote(kernel))
+    text = text.replace("@BACK@", "yes" if back else "no")
     return _TOOLS + f"too_often {RESTARTS_A_DAY + (1 if back else 0)}\n" + text + _COUNTED

@@ -34,6 +34,12 @@ units() {
   systemctl list-unit-files --no-legend --no-pager --type=service 'nvidia*' 'nv-*' 'dcgm*' 'slurmd*' 'kubelet*' 2>/dev/null |
     while read -r unit state _; do case $state in enabled | disabled | masked) echo "$unit $state" ;; esac; done
 }
+# rpm knows the digest of every file that it laid down; asked are the packages of these few files alone.
+rpm_shipped() { # file
+  command -v rpm >/dev/null && command -v sha256sum >/dev/null || return 1
+  digest=$(sha256sum <"$1") own=${1#"$MUSTER_ROOT"}
+  rpm --root "${MUSTER_ROOT:-/}" -qf --qf '[%{FILENAMES} %{FILEDIGESTS}\\n]' "$own" 2>/dev/null | grep -qxF "$own ${digest%% *}"
+}
 # Settings that a person wrote or changed: no package has a file of this content under this name.
 edited() {
   command -v md5sum >/dev/null || return 0
@@ -44,12 +50,12 @@ edited() {
     listed 'nvidia*' 'libnvidia*' 'libcuda*' 'cuda-drivers*' 'datacenter-gpu-manager*' | sed -n 's,^ \\(/[^ ]*\\) .*,\\1,p' >"$1/files"
   fi
   for file in "$MUSTER_ROOT"/etc/modprobe.d/*.conf "$MUSTER_ROOT"/etc/nvidia/* "$MUSTER_ROOT"/etc/modules-load.d/*.conf; do
-    case $file in *.dpkg-old | *.dpkg-dist | *.dpkg-new) ;; *) echo "${file#"$MUSTER_ROOT"}" ;; esac
+    case $file in *.dpkg-old | *.dpkg-dist | *.dpkg-new | *.rpmnew | *.rpmsave | *.rpmorig) ;; *) echo "${file#"$MUSTER_ROOT"}" ;; esac
   done >>"$1/files"
   sort -u "$1/files" | while read -r name; do
     [ -f "$MUSTER_ROOT$name" ] || continue
     sum=$(md5sum <"$MUSTER_ROOT$name")
-    grep -qF " $name ${sum%% *}" "$1/shipped" || echo "$name ${sum%% *}"
+    grep -qF " $name ${sum%% *}" "$1/shipped" || rpm_shipped "$MUSTER_ROOT$name" || echo "$name ${sum%% *}"
   done
 }
 # A CDI spec is stale when it names a library of the driver that is not there: containers would not start.
@@ -120,7 +126,7 @@ rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
 for part in @PARTS@; do
   [ -f "$before/$part" ] || continue # written by an earlier release
-  while read -r line; do
+  while IFS= read -r line; do
     grep -qxF -- "$line" "$now/$part" && continue
     case $part in
       units) systemctl cat "${line%% *}" >/dev/null 2>&1 || continue ;;

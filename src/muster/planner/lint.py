@@ -139,7 +139,10 @@ def _step(step: Step) -> Iterator[tuple[str, str]]:
     yield from (("fatal", says) for says in (*way, *_proof(step)))
     if step.restart not in ("reload", "reboot"):
         yield "fatal", f"restarts by {step.restart!r}, which nobody knows"
-    if not step.packages or set(step.expects) == set(step.done_when):
+    if step.kind is StepKind.HOLD:
+        if step.packages != step.back or set(step.expects) != set(step.done_when):
+            yield "fatal", "is to be held only, and would change"
+    elif not step.packages or set(step.expects) == set(step.done_when):
         yield "fatal", "changes nothing"
     expected = {each.path: each.value for each in step.expects}
     loaded, disk = expected.get("module.nvidia.loaded_version"), expected.get("module.nvidia.disk_version")

@@ -9,6 +9,7 @@ from muster.planner.bare import INSTALLS
 from muster.planner.folding import folded
 from muster.planner.forecast import CHANGE_TAKES_S
 from muster.planner.gates import LATER_FAILURES_TO_HALT
+from muster.planner.holding import HOLDS
 from muster.planner.mend import REPAIRS
 from muster.planner.note import Note
 from muster.planner.power import power
@@ -52,7 +53,8 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
     if plan.parent is not None:
         said.append(f"  a round of {plan.parent}, whose approval covers it as long as it stays within")
     said += [
-        f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS)) else f"  admitted: {why}" for why in plan.because
+        f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS, HOLDS)) else f"  admitted: {why}"
+        for why in plan.because
     ]
     if plan.nodes:
         said += [

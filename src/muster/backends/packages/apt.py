@@ -62,6 +62,7 @@ class Apt:
     def __init__(self, rules: Packages | None = None, holds: Holds | None = None, key: str = "") -> None:
         self._rules = rules or Packages()
         self._key = key
+        self._holds = holds
         self._kept_from = kept_from_text(holds) if holds is not None else ""
 
     def under(self, rules: Packages, holds: Holds, key: str = "") -> PackageManager:
@@ -195,6 +196,25 @@ class Apt:
     def repair(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...], keep: str) -> str:
         return self._begin + brought_text(
             pins, keep, now, f"one whole stack: {len(pins)} packages", guard=guard_text(pins, now), hold=True
+        )
+
+    def hold(self, pins: tuple[PackagePin, ...]) -> str:
+        return (
+            self._begin
+            + PATIENT
+            + "rc=0\n"
+            + f"{hold_text(pins).rstrip()} || rc=1\n"
+            + self._kept_from
+            + "[ $rc != 0 ] || echo 'held'\nexit $rc\n"
+        )
+
+    def holds_tell(self) -> tuple[str, ...]:
+        if self._holds is None:
+            return ()
+        exclusion = f"unattended-upgrades keeps away from driver and kernel (/{EXCLUSION})"
+        return (
+            *(("the kernel's packages are held",) if self._holds.kernel else ()),
+            *((exclusion,) if self._holds.automatic_upgrades is Permission.FORBIDDEN else ()),
         )
 
     def tells(self) -> tuple[str, ...]:

@@ -165,8 +165,9 @@ class Dnf:
             + "if ! unlike >/dev/null; then\n"
             + _transaction("--disablerepo='*'", gone, '"$own"/new/*.rpm')
             + 'rc=$?\ncat "$own/said"\nfi\n'
+            + 'scriptlets "$own/said" || failing=1\n'
             + '[ $rc = 0 ] || echo "E: $(reason "$own/said")"\n'
-            + 'scriptlets "$own/said" || rc=1\n'
+            + '[ -z "${failing-}" ] || rc=1\n'
             + _DAEMONS
             + "[ $rc != 0 ] || unlike || rc=1\n"
             + f"[ $rc != 0 ] || printf '%s\\n' {_locks(pins)} | relock {_names(pins, back)} || rc=1\n"
