@@ -21,7 +21,7 @@ async def past_failures(site: Site, plan: Plan) -> tuple[Note, ...]:
     """What this fleet has already learnt about the plan's drivers: each rollout to one of them that halted."""
     targets = {part.step.to_driver for part in plan.nodes}
     halted = [rollout for rollout in await site.store.rollouts() if rollout.state is RolloutState.HALTED]
-    plans = {each.id: each for each in await site.store.plans()} if halted else {}
+    plans = {each.plan_id: await site.store.plan(each.plan_id) for each in halted}
     return tuple(
         Note(
             "advice",
@@ -49,9 +49,9 @@ async def covered(site: Site, plan: Plan) -> Covered:
     own = await site.store.approvals(plan.id)
     if plan.parent is None:
         return Covered(own)
-    parent = next((each for each in await site.store.plans() if each.id == plan.parent), None)
-    if parent is None:
+    if plan.parent not in await site.store.plan_ids():
         return Covered(own, (f"{plan.parent}, of which it is a round, is not in this store",))
+    parent = await site.store.plan(plan.parent)
     why = outside(plan, parent)
     if why:
         return Covered(own, why)

@@ -101,12 +101,11 @@ def _limited(part: NodePlan) -> tuple[tuple[str, str], ...]:
 
 async def _busy(site: Site) -> dict[str, tuple[str, Plan]]:
     """Nodes that an open rollout still has to do with: the rollout and its plan."""
-    plans = {plan.id: plan for plan in await site.store.plans()}
     busy: dict[str, tuple[str, Plan]] = {}
     for rollout in await site.store.rollouts():
         if rollout.state is RolloutState.DONE:
             continue
-        plan = plans[rollout.plan_id]
+        plan = await site.store.plan(rollout.plan_id)
         for run in await site.store.runs(rollout.rollout_id):
             if not run.ended and (run.released or rollout.state not in (RolloutState.HALTED, RolloutState.ABORTED)):
                 busy[run.node] = (rollout.rollout_id, plan)
@@ -169,12 +168,11 @@ async def carry(site: Site) -> None:
     plans: dict[str, Plan] = {}
 
     async def between() -> bool:
-        plans.update({plan.id: plan for plan in await site.store.plans()} if not plans else {})
         open_ones = [r for r in await site.store.rollouts() if r.state is not RolloutState.DONE]
         left = False
         for rollout in open_ones:
             if rollout.plan_id not in plans:
-                plans.update({plan.id: plan for plan in await site.store.plans()})
+                plans[rollout.plan_id] = await site.store.plan(rollout.plan_id)
             left = await _gate(site, rollout, plans[rollout.plan_id]) or left
         return left
 

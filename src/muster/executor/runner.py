@@ -148,7 +148,7 @@ class Runner:
 
     async def _plan(self, plan_id: str) -> Plan:
         if plan_id not in self._plans:
-            self._plans |= {plan.id: plan for plan in await self._tools.store.plans()}
+            self._plans[plan_id] = await self._tools.store.plan(plan_id)
         return self._plans[plan_id]
 
     async def _node(self, name: str) -> Node:
