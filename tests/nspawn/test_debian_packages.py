@@ -21,7 +21,7 @@ OLD, NEW = "535.261.03", "535.309.01"
 KEEP = "/var/lib/muster/node/restore/run-1"
 BUILD = "linux-headers-amd64 dkms gcc make"
 DRIVER = "nvidia-kernel-dkms nvidia-smi libcuda1 libnvidia-ml1 nvidia-persistenced nvidia-modprobe"
-CONF = "/etc/modprobe.d/nvidia-options.conf"
+CONF = "/etc/nvidia/current/nvidia-options.conf"
 APT_GET = "DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Dpkg::Use-Pty=0 --no-install-recommends"
 LIMIT_S = 3600
 

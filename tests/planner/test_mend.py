@@ -80,6 +80,13 @@ def test_a_repair_comes_to_what_the_node_had_when_it_was_last_whole_and_not_to_w
     assert [note for note in lint(plan) if note.severity == "fatal"] == []
 
 
+def test_the_flavour_is_that_of_the_whole_stack_whatever_half_of_another_is_loaded() -> None:
+    now = seen("n1", {**BROKEN, "module.nvidia.flavour": "proprietary"})
+    (part,) = mended(now, history(WHOLE, now)).nodes
+    assert part.step.flavour == "open"
+    assert ("module.nvidia.flavour", "open") in [(each.path, each.value) for each in part.step.done_when]
+
+
 def test_another_driver_may_be_named_and_the_pool_speaks_for_a_node_that_was_never_seen_whole() -> None:
     assert mended(NOW, wanted="580.95.05").target == "580.95.05"
     seen_broken = replace(

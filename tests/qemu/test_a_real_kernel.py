@@ -17,9 +17,14 @@ SOURCES = {release.version: release for release in RELEASES}
 
 pytestmark = [pytest.mark.slow, pytest.mark.lab(*PROGRAMS), pytest.mark.xdist_group("qemu")]
 
+HOLDER = """\
+#!/bin/sh
+exec 3</dev/nvidia0 || exit 1
+while :; do sleep 3600 3<&- & wait $!; done
+"""
 HOLDER_UNIT = """\
 [Service]
-ExecStart=/bin/sh -c 'exec 3</dev/nvidia0; while :; do sleep 3600 3<&- & wait $!; done'
+ExecStart=/usr/local/bin/dcgm-exporter
 [Install]
 WantedBy=multi-user.target
 """
@@ -60,7 +65,9 @@ def test_a_module_is_built_and_exchanged_and_its_holders_are_stopped_in_order_an
     make_bench: Callable[..., Bench],
 ) -> None:
     bench = make_bench()
+    bench.guest.put("/usr/local/bin/dcgm-exporter", HOLDER)
     bench.guest.put("/etc/systemd/system/dcgm-exporter.service", HOLDER_UNIT)
+    bench.guest.ok("chmod 755 /usr/local/bin/dcgm-exporter")
     bench.guest.ok("systemctl enable --now dcgm-exporter nvidia-persistenced")
     assert bench.guest.sh("rmmod nvidia").exit_status != 0
     before = bench.guest.boot_id()
@@ -131,7 +138,7 @@ def test_kernel_headers_and_driver_are_one_change_and_the_new_kernel_is_the_defa
     assert f"nvidia/{NEW}, {bench.guest.kernel}, x86_64: installed" in bench.guest.ok("dkms status")
 
 
-def test_a_kernel_that_panics_is_left_by_the_machine_itself_and_then_by_muster(
+def test_a_kernel_alone_that_panics_is_left_by_the_machine_itself_and_then_by_muster(
     make_bench: Callable[..., Bench],
 ) -> None:
     bench = make_bench()
@@ -140,7 +147,7 @@ def test_a_kernel_that_panics_is_left_by_the_machine_itself_and_then_by_muster(
         "/etc/initramfs-tools/scripts/init-top/lab-panic", PANIC.replace("@KERNEL@", bench.guest.next_kernel)
     )
     bench.guest.ok("chmod 755 /etc/initramfs-tools/scripts/init-top/lab-panic")
-    said = bench.change(NEW, wish)
+    said = bench.change(OLD, wish)
     assert said.exit_code == 6, said.out + said.err
     assert bench.phase() == "rolled-back"
     assert f"kernel.running is {bench.guest.kernel}, not {bench.guest.next_kernel}" in cause(bench)

@@ -41,6 +41,10 @@ class World(Protocol):
         """Every open connection to the node breaks, and none can be made for a moment."""
         ...
 
+    def look_after(self) -> None:
+        """What a person does between rollouts: Muster restarts no node a third time within a day unasked."""
+        ...
+
 
 @dataclass
 class Loopback:
@@ -74,6 +78,9 @@ class Loopback:
         self.fleet.set_knob(node, "unreachable", None)
         return True
 
+    def look_after(self) -> None:
+        pass
+
 
 @dataclass
 class Storm:
@@ -101,6 +108,7 @@ class Storm:
                 target = self.drivers[0] if target == self.drivers[1] else self.drivers[1]
                 continue
             self.desk.ok("plans", "approve", plan)
+            self.world.look_after()
             marks = {node: len(self.world.log(node)) for node in self.world.names}
             self._carried(plan, chance)
             phases = self.desk.phases()

@@ -20,6 +20,7 @@ from muster.model.command import (
     Reboot,
     Reload,
     SaveRestorePoint,
+    SettleKernel,
     Unreachable,
     Validate,
     Work,
@@ -288,7 +289,7 @@ async def _settled(scene: Scene) -> Result:
     text = kernel.settled(scene.step, scene.keep, scene.manager, back=back)
     if not text or scene.run.phase is not Phase.RETURN_REQUIRED:
         return Result(Event.PASSED, "")
-    work = InstallPackages(scene.step.back, kernel.packages(scene.step)) if back else SaveRestorePoint(scene.run.run_id)
+    work = SettleKernel(kernel.of(scene.step, back=back), kernel.packages(scene.step) if back else ())
     ended = await scene.session.task("settle", text, work, INSTALL_S)
     return retried(scene, ended, "settling what the node boots")
 

@@ -115,6 +115,14 @@ class GiveBackSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SettleKernel:
+    """Make `kernel`, which runs, what the node boots for good; the packages `gone`, of another kernel, leave the node."""
+
+    kernel: str
+    gone: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Reload:
     """Unload the kernel module and load the one on disk."""
 
@@ -150,7 +158,7 @@ class ShowLease:
 
 
 Work: TypeAlias = (
-    FetchPackages | InstallPackages | Hold | SaveRestorePoint | GiveBackSettings | Reload | Reboot | Validate
+    FetchPackages | InstallPackages | Hold | SaveRestorePoint | GiveBackSettings | SettleKernel | Reload | Reboot | Validate
 )  # fmt: skip
 """What a detached task may be for."""
 
@@ -237,6 +245,8 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"nodes": list(nodes), "reason": reason}
         case UncordonNodes(nodes=nodes):
             body |= {"nodes": list(nodes)}
+        case SettleKernel(kernel=kernel, gone=gone):
+            body |= {"kernel": kernel} | ({"gone": list(gone)} if gone else {})
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():

@@ -160,7 +160,7 @@ class Mender:
             return No(
                 WaitingOn.NO_SOLUTION, "no package of a driver lies on it: this is a first installation, not a repair"
             )
-        flavour = facts.text("module.nvidia.flavour") or (self.had.flavour if self.had else "") or _flavour(now)
+        flavour = (self.had.flavour if self.had else "") or facts.text("module.nvidia.flavour") or _flavour(now)
         pretended: dict[str, FactValue] = {_DISK: driver, "module.nvidia.flavour": flavour}
         whole = {path: Fact(path, value, "repair", facts.observed_at) for path, value in pretended.items()}
         all_of = replace(facts, facts={**{path: facts.facts[path] for path in facts.facts}, **whole})
