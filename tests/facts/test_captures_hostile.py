@@ -128,7 +128,7 @@ def assert_quick(data: bytes, limit_s: float) -> None:
 
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_is_read_in_bounded_time_by_every_reader(name: str) -> None:
-    assert_quick(GARBAGE[name][:100_000], 0.4)
+    assert_quick(GARBAGE[name][:100_000], 2)
 
 
 @pytest.mark.slow

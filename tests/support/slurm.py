@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.ports import free_ports
+
 PROGRAMS = ("slurmctld", "slurmd", "sinfo", "scontrol", "squeue", "munged")
 NODES = ("gpu01", "gpu02", "gpu03", "gpu04")
 
@@ -99,7 +101,7 @@ class Cluster:
         text = (self.root / "slurm.conf").read_text()
         port = next(line for line in text.splitlines() if line.startswith("SlurmctldPort="))
         made = self.root / "nobody.conf"
-        made.write_text(text.replace(port, f"SlurmctldPort={_free_ports(1)[0]}\nMessageTimeout=2"))
+        made.write_text(text.replace(port, f"SlurmctldPort={free_ports(1)[0]}\nMessageTimeout=2"))
         return made
 
 
@@ -108,7 +110,7 @@ def cluster(root: Path) -> Iterator[Cluster]:
     """A cluster under `root`, ended at the end."""
     for name in ("state", "run", "log", "dev", "munge", *(f"spool/{node}" for node in NODES)):
         (root / name).mkdir(parents=True)
-    ports = _free_ports(len(NODES) + 1)
+    ports = free_ports(len(NODES) + 1)
     host = socket.gethostname().partition(".")[0]
     nodes = [
         _NODE.format(name=name, last=11 + n, host=host, port=ports[n + 1], rack=n // 2 + 1)
@@ -152,14 +154,3 @@ def _end(pid_file: Path) -> None:
         os.kill(int(pid_file.read_text()), signal.SIGTERM)
     except (OSError, ValueError):
         return
-
-
-def _free_ports(count: int) -> list[int]:
-    opened = [socket.socket() for _ in range(count)]
-    try:
-        for each in opened:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in opened]
-    finally:
-        for each in opened:
-            each.close()

@@ -5,13 +5,14 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import asyncssh
+
+from tests.support.ports import free_ports
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
 
@@ -128,13 +129,6 @@ async def sh_server(folder: Path) -> AsyncIterator[ShServer]:
         await server.stop()
 
 
-@contextlib.contextmanager
-def free_port():  # type: ignore[no-untyped-def]
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        yield one.getsockname()[1]
-
-
 @contextlib.asynccontextmanager
 async def real_sshd(folder: Path) -> AsyncIterator[tuple[int, Path, Path]]:
     """The machine's own sshd on 127.0.0.1: (port, known_hosts, client key). Needs root."""
@@ -146,8 +140,7 @@ async def real_sshd(folder: Path) -> AsyncIterator[tuple[int, Path, Path]]:
         made.write_private_key(key)
         made.write_public_key(f"{key}.pub")
         key.chmod(0o600)
-    with free_port() as port:
-        pass
+    (port,) = free_ports(1)
     (folder / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {host_key}\nAuthorizedKeysFile {client_key}.pub\nPidFile none\nUsePAM no\n"
         "StrictModes no\nPermitRootLogin yes\n"
