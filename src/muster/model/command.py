@@ -230,10 +230,9 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
     match intent:
         case StartTask(task_id=task_id, fence=fence, work=work):
             body |= {"task_id": task_id, "fence": str(fence), "work": describe(work)}
-        case InstallPackages(pins=pins, gone=gone):
+        case InstallPackages(pins=pins) | Hold(pins=pins):
+            gone = intent.gone if isinstance(intent, InstallPackages) else ()
             body |= {"packages": [str(pin) for pin in pins]} | ({"gone": list(gone)} if gone else {})
-        case Hold(pins=pins):
-            body |= {"packages": [str(pin) for pin in pins]}
         case FetchPackages(pins=pins, back=back) | Preflight(pins=pins, back=back):
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
