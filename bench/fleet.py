@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -12,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.harness import CommandFailedError, Sample
+from bench.harness import CommandFailedError, Sample, installed_environment
 from muster.backends.store.sqlite import open_store
 from muster.control.bootstrap import fact_specs
 from muster.model.fact import BySource, FactSpec, NodeFacts, RawOutput, Told
@@ -61,7 +62,9 @@ def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
     told = {name: RawOutput(0, text) for name, text in base.items()}
     gpu = base["gpu"].replace(b"GPU-", b"GPU-%04x" % (number & 0xFFFF))
     gpu = gpu.replace(b"<serial>", b"<serial>%05d" % number)
-    told["gpu"] = RawOutput(0, gpu.replace(b"<gpu_temp>", b"<gpu_temp>%d" % (at % 9 + 1)))
+    # Four kinds of chassis, each with its own places on the PCI bus; and what is another number on each GPU at each look.
+    gpu = gpu.replace(b"00000000:0", b"0000000%d:0" % (number // 64 % 4))
+    told["gpu"] = RawOutput(0, _PASSING.sub(_Passing(7 * number + at), gpu))
     told["machine"] = RawOutput(0, b"%032x\n" % (number + 1))
     told["system"] = RawOutput(0, base["system"].replace(b"5f0c3b5e", b"%08x" % number))
     # Each rack was installed at its own minute; its logs say so.
@@ -69,6 +72,22 @@ def outputs(number: int, at: int = 0) -> Mapping[str, RawOutput]:
     told["transactions"] = RawOutput(0, base["transactions"].replace(b" 10:12:07", minute))
     told["uptime"] = RawOutput(0, b"%d.20 9.1\nutc %d\n" % (1000 + number + 3600 * at, T0.timestamp() + 3600 * at))
     return told
+
+
+_PASSING = re.compile(
+    rb"(<(?:gpu_temp|memory_temp|gpu_util|tx_util|rx_util|power_draw|used)>|<clocks>\s*<graphics_clock>)([0-9]+)"
+)
+
+
+class _Passing:
+    """Momentary numbers, each a little more than the recorded one: for `re.sub`."""
+
+    def __init__(self, seed: int) -> None:
+        self._next = seed
+
+    def __call__(self, found: re.Match[bytes]) -> bytes:
+        self._next += 5
+        return b"%s%d" % (found[1], int(found[2]) + self._next % 23)
 
 
 @cache
@@ -111,7 +130,11 @@ def command_sample(argv: Sequence[str], env: Mapping[str, str], ends: Container[
     """One run of a command that may end with one of `ends`; the value is its CPU seconds."""
     began = time.perf_counter()
     with subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **env}
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**installed_environment(), **env},
     ) as child:
         _pid, status, used = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

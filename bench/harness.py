@@ -115,12 +115,18 @@ def _median(values: Iterable[float]) -> float:
     return round(statistics.median(values), 6)
 
 
+def installed_environment() -> Mapping[str, str]:
+    """This process's environment, but that Python may keep its bytecode: an installed program has it, and is not compiled each time."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run_command(argv: Sequence[str], env: Mapping[str, str] | None = None) -> Sample:
     """Run a command to its end; the value is the CPU seconds, user and system, of it and of all it waited for.
 
     Raises CommandFailedError where it exits with anything but 0.
     """
     began = time.perf_counter()
+    env = installed_environment() if env is None else env
     with subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env
     ) as child:

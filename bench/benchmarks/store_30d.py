@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import sys
+import time
+from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -46,8 +49,8 @@ def _other(value: FactValue, at: int) -> FactValue:
     return not value if isinstance(value, bool) else value
 
 
-def _size(nodes: int, rounds: int) -> tuple[float, float]:
-    """Bytes after the first rounds, and bytes that each later one added."""
+def _size(nodes: int, rounds: int, tell: Callable[[int, float], None]) -> tuple[float, float]:
+    """Bytes after the first rounds, and bytes that each later one added. `tell` is told of each round and of the bytes after it."""
     with TemporaryDirectory(prefix="muster-bench-") as folder:
         file = Path(folder) / "muster.db"
         store = open_store(str(file))
@@ -56,6 +59,7 @@ def _size(nodes: int, rounds: int) -> tuple[float, float]:
         for at in range(1, rounds):
             known = [_after(look, number, at) for number, look in enumerate(known)]
             asyncio.run(store.save_facts(known))
+            tell(at, file.stat().st_size)
             if at == SETTLED:
                 settled = _bytes(file)
         grown = _bytes(file) - settled
@@ -69,9 +73,31 @@ def _bytes(file: Path) -> float:
     return file.stat().st_size
 
 
+class _Progress:
+    """A line on standard error for every round, over the one before: the whole takes hours."""
+
+    def __init__(self, rounds: int) -> None:
+        self._rounds, self._began = rounds, time.monotonic()
+
+    def __call__(self, at: int, size: float) -> None:
+        if not sys.stderr.isatty() and at % EVERY_ROUND and at + 1 < self._rounds:
+            return  # in a log a line for every tenth is enough
+        spent_s = time.monotonic() - self._began
+        left_s = spent_s / at * (self._rounds - 1 - at)
+        line = f"store-30d: round {at} of {self._rounds - 1}, {size / _GIB:.3f} GiB, {spent_s / 60:.0f} min, {left_s / 60:.0f} min to go"
+        print(
+            f"\r{line}" if sys.stderr.isatty() else line,
+            end="" if sys.stderr.isatty() else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
 def _sample(node_scale: int = EVERY_NODE, round_scale: int = EVERY_ROUND) -> Sample:
     sizes: list[tuple[float, float]] = []
-    used = cpu_sample(lambda: sizes.append(_size(NODES // node_scale, ROUNDS // round_scale)))
+    rounds = ROUNDS // round_scale
+    tell = _Progress(rounds) if round_scale == 1 else lambda at, size: None
+    used = cpu_sample(lambda: sizes.append(_size(NODES // node_scale, rounds, tell)))
     settled, a_round = sizes[0]
     value = (settled + a_round * (ROUNDS - 1 - SETTLED)) * node_scale / _GIB
     return Sample(value=value, wall_s=used.wall_s, cpu_s=used.cpu_s)

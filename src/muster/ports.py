@@ -301,6 +301,14 @@ class Store(Protocol):
         """All plans, oldest first."""
         ...
 
+    async def plan_ids(self) -> tuple[str, ...]:
+        """The ids of all plans, oldest first; no plan is read for it."""
+        ...
+
+    async def plan(self, plan_id: str) -> Plan:
+        """The plan with that id. Raises UnknownName for one nobody kept."""
+        ...
+
     async def approve(self, approval: Approval) -> None:
         """Keep an approval; the same approver counts once, and the first time stands. Raises UnknownName for a plan nobody kept."""
         ...

@@ -17,10 +17,11 @@ from muster.backends.packages.dnf import BACKEND as DNF
 from muster.control.bootstrap import package_managers
 from muster.knowledge.loader import load
 from muster.model.fact import Fact
+from muster.model.policy import Holds, Packages
 from muster.model.stack import PackagePin
 from muster.node import settings
 from muster.planner.standing import Judge, Way
-from muster.ports import PackageRepairs
+from muster.ports import PackageHolds, PackageRepairs, RuledPackages
 from muster.solver.carried import carried
 from tests.support import rpm_nodes, rpms
 from tests.support.package_nodes import BAD, DNF_PROGRAMS, KEEP, NEW, OLD, DnfNode, facts_of
@@ -40,6 +41,17 @@ Name: {EXTRA}
 Epoch: 3
 Version: {OLD}
 Release: 1.el9
+Summary: stand-in
+License: MIT
+%description
+stand-in
+%files
+"""
+
+_KERNEL = """\
+Name: kernel-core
+Version: 5.14.0
+Release: 427.el9
 Summary: stand-in
 License: MIT
 %description
@@ -91,7 +103,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         rpms.Release(FORBIDDEN, allowed=False),
     )
     rpms.build(made, shelf / "plain", releases, signed=False)
-    for name, text in ((EXTRA, _EXTRA), ("site-monitor", _SITE)):
+    for name, text in ((EXTRA, _EXTRA), ("site-monitor", _SITE), ("kernel-core", _KERNEL)):
         rpms.build_spec(made, shelf / "plain", name, text)
     shutil.copytree(shelf / "plain", shelf / "unsigned")
     rpms.sign(made, (shelf / "plain").glob("*.rpm"))
@@ -313,6 +325,20 @@ def test_locks_of_other_packages_and_the_sites_own_lines_stay(bench: Bench) -> N
     assert versions(node) == as_versions(node.pins(NEW))
     done(node, DNF.restore(node.pins(OLD), KEEP, node.pins(NEW)))
     assert set(node.locks()) == set(before)
+
+
+def test_the_kernel_is_locked_with_the_driver_where_the_policy_holds_it(bench: Bench) -> None:
+    node = bench.node()
+    done(node, "dnf -yq install kernel-core")
+    ours = {f"{pin.name}-{pin.version if ':' in pin.version else '0:' + pin.version}.*" for pin in node.pins(OLD)}
+    for holds, also in ((Holds(kernel=False), set()), (Holds(), {"kernel-core-0:5.14.0-427.el9.*"})):
+        manager = DNF.under(Packages(), holds) if isinstance(DNF, RuledPackages) else DNF
+        assert isinstance(manager, PackageHolds)
+        for _ in range(2):
+            done(node, manager.hold(node.pins(OLD)))
+        assert set(node.locks()) == ours | also
+        assert len(node.locks()) == len(set(node.locks()))
+    assert all(facts_of(node).value(f"package[{name}].hold") is True for name in (*node.members, "kernel-core"))
 
 
 def test_who_holds_the_database_for_too_long_is_named_and_nothing_is_killed(bench: Bench) -> None:

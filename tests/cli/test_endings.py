@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.cli import declare
 from muster.cli._lazy import COMMANDS, load
 from muster.cli.quick import run
 from tests.support.desk import Desk
@@ -29,20 +29,20 @@ class Colour(StrEnum):
 
 
 CALLS: list[dict[str, Any]] = []
-APP = typer.Typer(add_completion=False, rich_markup_mode=None)
+APP = declare.App("Paint.")
 
 
 @APP.command()
 def paint(
-    target: Annotated[str, typer.Argument(help="What.")],
-    where: Annotated[list[str] | None, typer.Option("--where", metavar="A=B")] = None,
-    colour: Annotated[Colour | None, typer.Option("--colour")] = None,
-    folder: Annotated[Path | None, typer.Option("--folder", "--dir")] = None,
-    words: Annotated[str, typer.Option("--words")] = "",
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    target: Annotated[str, declare.argument(says="What.")],
+    where: Annotated[list[str] | None, declare.option("--where", metavar="A=B")] = None,
+    colour: Annotated[Colour | None, declare.option("--colour")] = None,
+    folder: Annotated[Path | None, declare.option("--folder", "--dir")] = None,
+    words: Annotated[str, declare.option("--words")] = "",
+    as_json: Annotated[bool, declare.option("--json")] = False,
 ) -> None:
     CALLS.append(dict(locals()))
-    raise typer.Exit(3)
+    raise declare.Exit(3)
 
 
 LINES = st.lists(

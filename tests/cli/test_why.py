@@ -155,3 +155,20 @@ def test_what_nobody_may_decide_is_no_contradiction(tmp_path: Path) -> None:
     pool = "{match: {label.role: train}, driver: {want: 550.163.01},\n    cuda: '>=13.0'}"
     (tmp_path / "fleet.yaml").write_text(POLICY.replace(POOL, f"  train: {pool}"), encoding="utf-8")
     assert desk.here("plan").exit_code != 3
+
+
+def test_a_pool_without_a_node_says_so_and_of_which_nodes_it_cannot_be_told(tmp_path: Path) -> None:
+    made = shelf(tmp_path, {"n1": {"gpu.product": None}})
+    policy = (tmp_path / "fleet.yaml").read_text(encoding="utf-8")
+    for match, word, says in (
+        ("{gpu: V100}", "unknown", "gpu.product is unknown"),
+        ("{label.role: nobody}", "no", "pool spare"),
+    ):
+        added = f"  spare: {{match: {match}, driver: {{want: {NEW}}}}}\n"
+        (tmp_path / "fleet.yaml").write_text(policy.rstrip("\n") + "\n" + added, encoding="utf-8")
+        said = made.here("why", "spare")
+        assert said.exit_code == 1
+        assert "no node is known to be in pool spare (fleet.yaml:" in said.out
+        assert says in said.out
+        (answer,) = made.here("why", "spare", "--json").body["answers"]  # type: ignore[misc]
+        assert answer["answer"] == word  # type: ignore[index]

@@ -178,6 +178,10 @@ def test_plans_come_oldest_first_and_keeping_one_again_changes_nothing(store: St
     for each in (first, second, first):
         inline(store.save_plan(each))
     assert inline(store.plans()) == (first, second)
+    assert inline(store.plan_ids()) == (first.id, second.id)
+    assert inline(store.plan(second.id)) == second
+    with pytest.raises(UnknownName):
+        inline(store.plan("plan-0000000000000000"))
 
 
 def test_an_approver_counts_once_and_the_first_time_stands(store: Store) -> None:

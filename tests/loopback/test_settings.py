@@ -46,6 +46,25 @@ def test_a_parameter_without_a_value_is_no_difference(tmp_path: Path) -> None:
     assert ran.exit_status == 0, ran.stdout + ran.stderr
 
 
+def test_a_parameter_that_was_written_down_for_the_next_load_is_no_difference_and_any_other_is(tmp_path: Path) -> None:
+    fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1)
+    root = fleet.node_root("gpu01")
+    place = root / "sys/module/nvidia/parameters/NVreg_EnableMSI"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    (root / "etc/modprobe.d/site.conf").write_text(
+        "options nvidia NVreg_Mobile=1 NVreg_EnableMSI=0\n", encoding="ascii"
+    )
+    place.write_text("1\n", encoding="ascii")
+    assert fleet.run("gpu01", "sh -s", stdin=save(KEEP)).exit_status == 0
+    place.write_text("0\n", encoding="ascii")
+    ran = fleet.run("gpu01", "sh -s", stdin=give_back(KEEP))
+    assert ran.exit_status == 0, ran.stdout + ran.stderr
+    place.write_text("2\n", encoding="ascii")
+    ran = fleet.run("gpu01", "sh -s", stdin=give_back(KEEP))
+    assert ran.exit_status == DIFFERS
+    assert "differs: parameters: was NVreg_EnableMSI 1, is NVreg_EnableMSI 2" in ran.stdout
+
+
 def test_what_the_boot_loader_remembers_is_compared_unless_it_is_being_changed(tmp_path: Path) -> None:
     fleet = LoopbackFleet.create(tmp_path / "fleet", nodes=1)
     block = fleet.node_root("gpu01") / "boot/grub/grubenv"

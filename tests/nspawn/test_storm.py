@@ -1,7 +1,7 @@
 """One change is one package transaction on real machines too: fifty kills of carrier, wrapper and connection, counted in dpkg.log."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -31,8 +31,11 @@ class Containers:
 
     def log(self, node: str) -> tuple[Transition, ...]:
         kept = transitions(next(each for each in self.lab.nodes if each.name == node).root)
-        # What is purged after its removal goes in two lines of the log.
-        return tuple(each for each in kept if each.action != "purge")
+        # What is purged after its removal goes in two lines of the log; what comes again over settings that were left names
+        # their version as its old one.
+        return tuple(
+            replace(each, old="<none>") if each.action == "install" else each for each in kept if each.action != "purge"
+        )
 
     def kill_wrapper(self, node: str) -> bool:
         return self._sh(

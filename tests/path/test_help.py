@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from muster.cli._lazy import COMMANDS, load
+from muster.cli._lazy import COMMANDS, load, typed
 from muster.model.errors import MusterError
 
 HEAVY = ("asyncssh", "numpy", "yaml", "rich", "typer", "msgspec", "sqlite3", "asyncio")
@@ -21,7 +21,7 @@ def leaves() -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for name in COMMANDS:
         try:
-            command = get_command(load(name))  # type: ignore[arg-type]
+            command = get_command(typed(load(name)))  # type: ignore[arg-type]
         except ModuleNotFoundError:
             continue
         inner = getattr(command, "commands", None)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.planner.folding import folded
+from muster.planner.folding import folded, joined
 
 NAMES = st.lists(
     st.from_regex(re.compile(r"(gpu|rack1n|a-)[0-9]{1,3}(\.x)?|login|v[0-9]a[0-9]", re.ASCII), fullmatch=True), max_size=30, unique=True
@@ -50,3 +50,19 @@ def test_what_is_not_shown_is_counted(names: Sequence[str], most: int) -> None:
 )  # fmt: skip
 def test_runs_of_one_width_are_folded(names: Sequence[str], text: str) -> None:
     assert folded(names) == text
+
+
+@pytest.mark.parametrize(
+    ("sentences", "most", "said"),
+    [
+        (("R580 drives Hopper GPUs",), 0, "R580 drives Hopper GPUs"),
+        (("R580 drives Hopper GPUs", "R580 drives Ampere GA100 GPUs"), 0, "R580 drives Hopper, Ampere GA100 GPUs"),
+        (("a is 1", "a is 2", "a is 3"), 2, "a is 1, 2 +1"),
+        (("one is good", "two is good"), 0, "one, two is good"),
+        (("this holds", "that fails"), 0, "this holds; that fails"),
+        (("a b c", "a c"), 0, "a b c; a c"),
+        (("same", "same"), 0, "same"),
+    ],
+)
+def test_sentences_that_differ_in_one_place_are_said_as_one(sentences: tuple[str, ...], most: int, said: str) -> None:
+    assert joined(sentences, most) == said

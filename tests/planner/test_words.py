@@ -31,10 +31,26 @@ def test_every_stage_pool_reason_and_note_is_said() -> None:
     for part in (
         *(s.name for s in PLAN.stages),
         *(p.pool for p in PLAN.pools),
-        *PLAN.because,
         *(n.says for n in lint(PLAN)),
+        *(word for because in PLAN.because for word in because.partition(": ")[2].split(" ")),
     ):
         assert part in said
+    whole = "\n".join(lines(PLAN, (), approvals=0, wide=True))
+    assert all(f"  admitted: {because}\n" in whole for because in PLAN.because)
+
+
+def test_what_one_rule_says_of_several_kinds_of_nodes_is_one_line() -> None:
+    told = (
+        "580.1: R580 drives Hopper GPUs [a-rule]",
+        "580.1: it is known [b-rule]",
+        "580.1: R580 drives Turing GPUs [a-rule]",
+    )
+    said = [line for line in lines(replace(PLAN, because=told), (), approvals=0) if "admitted" in line]
+    assert said == ["  admitted: R580 drives Hopper, Turing GPUs [a-rule]", "  admitted: it is known [b-rule]"]
+    two = replace(PLAN, because=(*told, "570.2: R570 is old [c-rule]", "570.2: without a rule"))
+    said = [line for line in lines(two, (), approvals=0) if "admitted" in line]
+    assert said[0] == "  admitted: 580.1: R580 drives Hopper, Turing GPUs [a-rule]"
+    assert said[-2:] == ["  admitted: 570.2: R570 is old [c-rule]", "  admitted: 570.2: without a rule"]
 
 
 @pytest.mark.parametrize(("approvals", "command"), [(0, "plans approve"), (1, "apply")])

@@ -99,7 +99,7 @@ inventory: [{hosts: hosts.txt}, {directory: nodes}, {slurm: {}}]
 ssh: {port: 2222, connect_timeout: 3s}
 pools:
   dev:
-    match: {gpu: [A100, H100], "gpu[*].ecc.mode": enabled}
+    match: {gpu: [A100, H100], "gpu[*].ecc.mode": enabled, arch: x86_64}
     tier: development
     driver: {newest: long-term-support, flavour: proprietary}
     drain: {policy: evict, signal: SIGTERM}
@@ -113,7 +113,11 @@ validate: {builtin: false, command: check --quick 'two words', floors: {own_metr
     assert policy.inventory == (HostsSource("hosts.txt"), DirectorySource("nodes"), SlurmSource())
     assert policy.ssh == Ssh(port=2222, connect_timeout_s=3)
     (dev,) = policy.pools
-    assert dev.match == (Match("gpu", ("A100", "H100")), Match("gpu[*].ecc.mode", ("enabled",)))
+    assert dev.match == (
+        Match("gpu", ("A100", "H100")),
+        Match("gpu[*].ecc.mode", ("enabled",)),
+        Match("arch", ("x86_64",)),
+    )
     assert dev.driver == DriverPolicy(WantNewest(ReleaseLine.LONG_TERM_SUPPORT), Flavour.PROPRIETARY)
     assert dev.drain == Drain(DrainPolicy.EVICT, "TERM")
     assert dev.max_unavailable == MaxUnavailable(Amount(count=1), None, Amount(basis_points=50))

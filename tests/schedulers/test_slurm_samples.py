@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.backends import _kubernetes_labels, _slurm_json, _slurm_log, _slurm_text
+from muster.backends import _kubernetes_labels, _scheduler_captures, _slurm_json, _slurm_log, _slurm_text
 from muster.model.errors import BadInput
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "scheduler"
@@ -23,12 +23,7 @@ SAMPLES: Mapping[str, Mapping[str, Any]] = {
 }
 MAPPING = yaml.safe_load((FOLDER / "mapping.yaml").read_text())
 
-# The columns of the recorded squeue output, as the exporter that made it asks for them.
-SQUEUE = (
-    "per_node", "min_cpus", "array", "job_id", "name", "limit", "memory", "command", "priority", "state", "user", "cpus", "size", "left",
-    "used", "nodes", "dependency", "excluded", "starts_at", "submitted_at", "eligible_at", "accrue_at", "pending_s", "comment", "partition",
-    "account", "qos", "reason", "tres", "reservation", "requeue", "features", "restarts", "scheduled", "rest",
-)  # fmt: skip
+SQUEUE = _scheduler_captures.SQUEUE_EXPORTER
 
 
 def reading(file: str) -> dict[str, Any]:

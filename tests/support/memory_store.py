@@ -91,6 +91,13 @@ class MemoryStore:
     async def plans(self) -> tuple[Plan, ...]:
         return tuple(self._plans.values())
 
+    async def plan_ids(self) -> tuple[str, ...]:
+        return tuple(self._plans)
+
+    async def plan(self, plan_id: str) -> Plan:
+        self._known(self._plans, plan_id)
+        return self._plans[plan_id]
+
     async def approve(self, approval: Approval) -> None:
         self._known(self._plans, approval.plan_id)
         self._approvals.setdefault((approval.plan_id, approval.by), approval)

@@ -5,6 +5,7 @@ alone. dpkg-query is taken away, so that a node is rpm's for the facts as well. 
 with it. No distribution's dnf is meant: these are Debian's builds of dnf 4 and rpm.
 """
 
+import os
 import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,9 @@ from pathlib import Path
 PROGRAMS = ("dnf", "rpm", "rpmkeys", "unshare", "nsenter")
 LIMIT_S = 300.0
 """For every wait: a busy machine is not a fault."""
+
+BELOW = os.environ.get("MUSTER_RPM_ROOT", "/")
+"""Whose programs nodes have. Another root than this machine's has another dnf and rpm; needed: dnf, dnf-plugins-core, rpm, python3, procps."""
 
 _KEEPER = r"""
 set -eu
@@ -69,8 +73,9 @@ class Said:
 class RpmNodes:
     """The nodes of one keeper. A node begins as `template` is at that moment; make all that is the same for many there."""
 
-    def __init__(self, place: Path, keeper: "subprocess.Popen[str]") -> None:
+    def __init__(self, place: Path, keeper: "subprocess.Popen[str]", below: str) -> None:
         self._place = place
+        self._below = below
         self._keeper = keeper
         (self._child,) = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
 
@@ -84,14 +89,14 @@ class RpmNodes:
 
     def template(self, text: str) -> None:
         """Make the template, on which `text` is run; once."""
-        self._mount("template", "/")
+        self._mount("template", self._below)
         for each in (_TEMPLATE, text):
             said = self.run("template", each)
             assert said.exit_status == 0, said.stdout + said.stderr
         self._inside(["umount", "-R", str(self._place / "template/root")])
 
     def add(self, name: str) -> None:
-        self._mount(name, f"{self._place}/template/up:/")
+        self._mount(name, f"{self._place}/template/up:{self._below}")
 
     def run(self, node: str, text: str) -> Said:
         """Root's `sh -s` on the node, with nothing of this process's environment but where programs are."""
@@ -131,14 +136,14 @@ class RpmNodes:
 
 
 @contextmanager
-def rpm_nodes(place: Path) -> Iterator[RpmNodes]:
-    """A keeper of nodes in the empty folder `place`; all of it is gone afterwards."""
+def rpm_nodes(place: Path, below: str = BELOW) -> Iterator[RpmNodes]:
+    """A keeper of nodes in the empty folder `place`, above the root `below`; all of it is gone afterwards."""
     argv = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", _KEEPER, "keeper", str(place)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as keeper:
         assert keeper.stdout is not None and keeper.stdin is not None
         assert keeper.stdout.readline() == "ready\n"
         try:
-            yield RpmNodes(place, keeper)
+            yield RpmNodes(place, keeper, below)
         finally:
             keeper.stdin.close()
             keeper.kill()

@@ -22,7 +22,7 @@ def text_of(at: datetime) -> str:
     """`at` as `2026-01-31T12:00:00.000000Z`. Raises ValueError for a time without a zone: it could mean any hour."""
     if at.tzinfo is None:
         raise ValueError(f"{at.isoformat()} has no time zone")
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def time_of(text: str) -> datetime:

@@ -49,16 +49,7 @@ def _by_source(facts: Iterable[Fact]) -> Iterable[Told]:
 
 def pieces(told: Told) -> Iterator[Piece]:
     """What one source told, in parts."""
-    plain: dict[str, FactValue] = {}
-    lists: dict[str, dict[str, FactValue]] = {}
-    for path, value in told.values.items():
-        at = path.find("[")
-        if at < 0:
-            plain[path] = value
-        elif (kind := path[:at]) in lists:
-            lists[kind][path] = value
-        else:
-            lists[kind] = {path: value}
+    plain, lists = _by_list(told.values)
     source = told.source
     if told.momentary:
         if plain:
@@ -77,6 +68,25 @@ def pieces(told: Told) -> Iterator[Piece]:
         yield Piece(kind, SHARED if keyed is None else KEYED, source, content, data)
 
 
+def _by_list(values: Mapping[str, FactValue]) -> tuple[dict[str, FactValue], dict[str, dict[str, FactValue]]]:
+    """The values whose paths have no key, and those of each list by its kind."""
+    plain: dict[str, FactValue] = {}
+    lists: dict[str, dict[str, FactValue]] = {}
+    kind, begin, members = "", "\0", plain
+    for path, value in values.items():
+        if path.startswith(begin):  # the next of the same list, as nearly always
+            members[path] = value
+            continue
+        at = path.find("[")
+        if at < 0:
+            plain[path] = value
+            continue
+        kind, begin = path[:at], path[: at + 1]
+        members = lists.setdefault(kind, {})
+        members[path] = value
+    return plain, lists
+
+
 def _keyed(kind: str, values: Mapping[str, FactValue]) -> tuple[Any, Any] | None:
     """The members of a list without their keys, and what the row has: the keys, and the members' own values. None where the keys are not own."""
     start = len(kind) + 1
@@ -86,14 +96,15 @@ def _keyed(kind: str, values: Mapping[str, FactValue]) -> tuple[Any, Any] | None
     places: list[tuple[int, str]] = []
     own: list[FactValue] = []
     for path, value in values.items():
-        key, end, rest = path[start:].partition("]")
+        named, end, rest = path.partition("]")
         if not end:
             return None
-        if key not in members:
-            members[key] = {}
+        member = members.get(named)
+        if member is None:
+            member = members[named] = {}
         if rest in OWN_MEMBERS:
-            places.append((list(members).index(key), rest))
+            places.append((list(members).index(named), rest))
             own.append(value)
         else:
-            members[key][rest] = value
-    return [list(members.values()), places], [list(members), own]
+            member[rest] = value
+    return [list(members.values()), places], [[named[start:] for named in members], own]

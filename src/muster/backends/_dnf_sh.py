@@ -166,3 +166,84 @@ kept() { # NAME=VERSION: a file of that version, whole and signed, that an earli
   done
 }
 """
+
+KERNEL_LOCKS = """\
+set -- kernel kernel-core 'kernel-modules*' 'kernel-devel*' 'kernel-uek*'
+if [ $rc = 0 ] && [ -n "$list" ] && [ -n "$(rpm -qa "$@")" ]; then
+  rpm -qa --qf '%{NAME}-%|EPOCH?{%{EPOCH}}:{0}|:%{VERSION}-%{RELEASE}.*\\n' "$@" | sort -u | relock "$(rpm -qa --qf '%{NAME} ' "$@")" || rc=1
+fi
+"""
+"""Every kernel that is installed is locked as it is: none comes, and none of them is in the way of another."""
+
+FITS = f"""\
+[ ! -e "$MUSTER_ROOT/run/ostree-booted" ] || {{
+  echo "this node's root is an image (ostree): its driver changes with the image, not by dnf"
+  exit {CANNOT}
+}}
+case $(readlink -f "$(command -v dnf)") in
+  '') echo 'dnf is not on this node'; exit {CANNOT} ;;
+  */dnf5) echo 'this node has dnf 5, which Muster does not know yet: change its driver by hand'; exit {CANNOT} ;;
+esac
+"""
+
+SCRATCH = """\
+scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
+trap 'rm -rf "$scratch"' EXIT
+mkdir -p "$scratch" || exit 1
+cache=$scratch/cache
+private() {
+  ask_dnf "$@" --setopt=logdir="$scratch" --setopt=logfilelevel=9 --setopt=persistdir="$scratch/persist" --setopt=skip_if_unavailable=1 \\
+    --disableplugin=generate_completion_cache
+}
+refuse() { echo "$2"; exit "$1"; }
+unread() { # a repository that could not be read, in words, if there is one
+  awk '{ sub(/^[0-9T:+-]+ [A-Z]+ /, "") }
+       /^ +- (Curl|Status) / && curl == "" { sub(/^ +- /, ""); curl = " (" $0 ")" }
+       /^Error: Failed to download metadata/ && said == "" { said = substr($0, 8) }
+       END { if (said != "") print said (index(said, substr(curl, 3, 30)) ? "" : curl) }' "$scratch/dnf.log" 2>/dev/null | cut -c1-260
+}
+"""
+"""Lists, logs, history and locks of a question lie in a scratch folder, so that preflight changes nothing on the node, not even its cache."""
+
+SPACE = f"""\
+place=$MUSTER_ROOT/var/lib/muster
+[ -d "$place" ] || place=$MUSTER_ROOT/var/lib
+free=$(df -Pk "$place/." | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\\([0-9]*\\) .*/\\1/p')
+[ -z "$free" ] || [ "$free" -ge "$need" ] ||
+  refuse {CANNOT} "$place has $free KiB free; the packages and the way back need $need KiB to be fetched"
+"""
+"""dnf counts what it installs before it begins, but not what it downloads."""
+
+DAEMONS = """\
+if [ -d "$MUSTER_ROOT/run/systemd/system" ]; then SYSTEMD_OFFLINE=0 systemctl daemon-reload || :; fi
+"""
+"""New unit files are read, as the packages' scripts would have had it; nothing is started."""
+
+DAMAGED = """\
+  # Files of a package that was cut off in mid-unpack are another version's, while rpm's database says that the old one is whole.
+  now=$(there "$name")
+  if ! printf '%s\\n' "$wanted" | grep -qxF "$now" || [ "$(printf '%s\\n' "$now" | grep -c .)" != 1 ] ||
+    grep -qF "${now%%=*} ${now#*=} " "$failed" 2>/dev/null ||
+    rpm -V --nodeps --noscripts --nomtime --nomode --nouser --nogroup --nocaps "$name" | grep -qv '^[^ ]* *[cg] '; then
+    set -- "$@" "$keep/${name%.i[3-6]86}"-[0-9]*.rpm
+  fi
+"""
+
+LAY_DOWN = """\
+if [ $# != 0 ]; then
+  echo "rpm lays down again: $*"
+  rpm -U --oldpackage --replacepkgs --replacefiles "$@" >"$own/laid" 2>&1 || echo "E: rpm: $(grep -v '^Preparing' "$own/laid" | head -n 1)"
+  cat "$own/laid" >>"$own/said"
+fi
+"""
+"""dnf gives up on a set that a power cut left twice in the database; rpm takes the same checked files as they are."""
+
+RESTORE_ETC = """\
+if [ -d "$state/etc" ]; then
+  cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
+  for left in "$MUSTER_ROOT"/etc/modprobe.d/*.rpmnew "$MUSTER_ROOT"/etc/modprobe.d/*.rpmsave; do
+    [ ! -e "$left" ] || [ -e "$state/${left#"$MUSTER_ROOT/"}" ] || rm -f "$left"
+  done
+fi
+"""
+"""Configuration as it was, without what the new packages laid beside a changed file. Before the packages too: their stream comes first."""

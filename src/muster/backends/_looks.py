@@ -84,6 +84,8 @@ class _Work:
     changes: list[tuple[int, int, int, int, int, str]] = field(default_factory=list)
     read: dict[int, Part] = field(default_factory=dict)
     cut: dict[bytes, tuple["Piece", ...]] = field(default_factory=dict)
+    same: dict[int, tuple[Told, Sequence["Piece"]]] = field(default_factory=dict)
+    contents: dict[object, int] = field(default_factory=dict)
     own_sources: set[str] = field(default_factory=set)
     texts: dict[tuple[int, ...], str] = field(default_factory=dict)
     listed: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -178,10 +180,15 @@ def _cut(on: sqlite3.Connection, look: NodeFacts, work: _Work) -> _Cut:
 def _numbered(on: sqlite3.Connection, told: Told, work: _Work) -> Sequence[Piece]:
     """What one source told, in parts with their numbers. What the sources of other nodes told as well is cut once."""
     digest = None
+    # One text was read once, so the very values of one node are those of others; they are kept here, and so is their number.
+    same = work.same.get(id(told.values))
+    if same is not None and same[0].source == told.source:
+        return same[1]
     if not told.momentary and told.source not in work.own_sources:
         digest = _digest(f"{told.source}\n{told.values!r}")
         known = work.cut.get(digest)
         if known is not None:
+            work.same[id(told.values)] = (told, known)
             return known
     found = tuple(pieces(told))
     for piece in found:
@@ -189,6 +196,7 @@ def _numbered(on: sqlite3.Connection, told: Told, work: _Work) -> Sequence[Piece
     if digest is not None:
         if all(piece.mode == SHARED for piece in found):
             work.cut[digest] = found
+            work.same[id(told.values)] = (told, found)
         else:
             work.own_sources.add(told.source)
     return found
@@ -199,6 +207,31 @@ def _digest(shown: str) -> bytes:
 
 
 def _part_id(on: sqlite3.Connection, piece: Piece, work: _Work) -> int:
+    content = _told_apart(piece)
+    if content is None:
+        return _id_of(on, piece, work)
+    if content not in work.contents:
+        work.contents[content] = _id_of(on, piece, work)
+    return work.contents[content]
+
+
+def _told_apart(piece: Piece) -> object:
+    """The content of a list with keys of its own as a key of a dictionary, cheaper than its text; None where it is none.
+
+    True == 1 in Python, and not in a fact.
+    """
+    if piece.mode != KEYED:
+        return None
+    members, places = piece.content
+    if not {value.__class__ for member in members for value in member.values()} <= _APART:
+        return None
+    return piece.source, piece.kind, tuple(places), *[(tuple(member), tuple(member.values())) for member in members]
+
+
+_APART = {str, Unknown, tuple}
+
+
+def _id_of(on: sqlite3.Connection, piece: Piece, work: _Work) -> int:
     # The text by which Python shows a value tells all that a fact can hold apart, and costs a fifth of JSON.
     digest = _digest(f"{piece.kind}\n{piece.mode}\n{piece.source}\n{piece.content!r}")
     known = work.ids.get(digest)

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from muster.backends import _codec
-from muster.model.fact import ByKind, Fact, FactValue, kind_of
+from muster.model.fact import ByKind, Fact, FactValue, keys_in, kind_of
 
 SHARED, KEYED, OWN, PASSING, PASSING_LIST = range(5)
 """The modes of a part: what of it stands in its body, and what in the look's own row.
@@ -29,7 +29,7 @@ Raw = Any
 class Part:
     """The content of a part, decoded when first asked for. `no` is its number in the store."""
 
-    __slots__ = ("_body", "_broken", "_content", "_in_rows", "_source", "kind", "mode", "no")
+    __slots__ = ("_body", "_broken", "_columns", "_content", "_in_rows", "_keys", "_source", "kind", "mode", "no")
 
     def __init__(self, no: int, kind: str, mode: int, body: str, broken: Broken) -> None:
         self.no = no
@@ -40,6 +40,25 @@ class Part:
         self._source = ""
         self._content: Any = None
         self._in_rows: dict[str, list[tuple[int, int]]] = {}
+        self._keys: tuple[str, ...] | None = None
+        self._columns: dict[str, Mapping[str, FactValue]] = {}
+
+    def keys(self) -> tuple[str, ...]:
+        """Of a SHARED part of a list, the keys of its members, sorted."""
+        if self._keys is None:
+            self._keys = keys_in(self.content).get(self.kind, ())
+        return self._keys
+
+    def column(self, rest: str) -> Mapping[str, FactValue]:
+        """Of a SHARED part of a list, key -> value of the members that have `rest`. Raises ValueError for what no fact can be."""
+        known = self._columns.get(rest)
+        if known is None:
+            start = len(self.kind) + 1
+            cut = ((path[start:].partition("]"), value) for path, value in self.content.items())
+            known = self._columns[rest] = {
+                key: _codec.value_from(value) for (key, end, after), value in cut if end and after == rest
+            }
+        return known
 
     def in_rows(self, rest: str) -> Sequence[tuple[int, int]]:
         """Of a KEYED part, whose values of `rest` stand in the row: (place of the member, place in the row) of each."""
@@ -281,19 +300,32 @@ class Facts(ByKind):
         seen = self._observed if at is None else _codec.time_of(at)
         return (raw if raw.__class__ is int else self._fact(part, path, raw, None).value), seen
 
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        parts = self._listing.kinds.get(kind, ())
-        if len(parts) != 1 or parts[0][0].mode != KEYED:
-            return super().marks(kind, rest)
-        part, _, place = parts[0]
-        row = self._row(part, place)
+    @classmethod
+    def marks_of(cls, several: Sequence[ByKind], kind: str, rest: str) -> list[str]:
+        lines: list[str] = []
+        others: list[ByKind] = []
+        for facts in several:
+            line = facts._line(kind, rest) if isinstance(facts, Facts) else None
+            if line is None:
+                others.append(facts)
+            else:
+                lines.append(line)
         try:
-            keys, values = row
-            if part.in_rows(rest):
-                return [*keys, *[value for value in values if value.__class__ is str]]
-        except (ValueError, TypeError) as error:
-            raise self._broken("the values of a look", error) from error
-        return super().marks(kind, rest)
+            rows, _ = _decode(f"[{','.join(lines)}]")  # at once: each alone costs thrice as much
+            found = [mark for keys, _ in rows for mark in keys]
+            found += [value for _, values in rows for value in values if value.__class__ is str]
+        except (ValueError, TypeError):
+            return super().marks_of(several, kind, rest)  # which says whose is broken
+        return found + super().marks_of(others, kind, rest)
+
+    def _line(self, kind: str, rest: str) -> str | None:
+        """The row's text for a list of which it has the keys and the values of `rest`; None where it is no such list."""
+        parts = self._listing.kinds.get(kind, ())
+        if len(parts) != 1 or parts[0][0].mode != KEYED or not parts[0][0].in_rows(rest):
+            return None
+        rows = self._own or self._split(passing=False)
+        line = rows[parts[0][2]]
+        return line if line.__class__ is str else json.dumps(line)
 
     def __contains__(self, path: object) -> bool:
         if not isinstance(path, str):
@@ -341,6 +373,8 @@ class Facts(ByKind):
 
     def keys_of(self, kind: str) -> tuple[str, ...]:
         parts = self._listing.kinds.get(kind, ())
+        if len(parts) == 1 and parts[0][0].mode == SHARED:
+            return parts[0][0].keys()
         if not all(part.mode == KEYED for part, _, _ in parts):
             return super().keys_of(kind)
         try:
@@ -350,7 +384,13 @@ class Facts(ByKind):
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         found: dict[str, FactValue] = {}
-        for part, _, place in self._listing.kinds.get(kind, ()):
+        parts = self._listing.kinds.get(kind, ())
+        if len(parts) == 1 and parts[0][0].mode == SHARED:
+            try:
+                return parts[0][0].column(rest)
+            except ValueError as error:
+                raise self._broken(f"the facts {kind}[..]{rest}", error) from error
+        for part, _, place in parts:
             if part.mode != KEYED:
                 return super().column(kind, rest)
             members = part.content[0]

@@ -281,6 +281,8 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _number(value: object) -> int | None:
     """A whole number in any of its forms; None for those that mean nothing."""
+    if value.__class__ is int:
+        return value if not words.is_no_value(value) and abs(value) < 10**words.MOST_DIGITS else None
     if isinstance(value, dict):
         if value.get("set") is False or value.get("infinite") is True:
             return None

@@ -40,7 +40,8 @@ NODES = "SELECT * FROM nodes ORDER BY name"
 
 ADD_PLAN = "INSERT INTO plans (plan_id, body) VALUES (:plan_id, :body) ON CONFLICT (plan_id) DO NOTHING"
 PLANS = "SELECT plan_id, body FROM plans ORDER BY serial"
-PLAN = "SELECT plan_id FROM plans WHERE plan_id = :of"
+PLAN = "SELECT plan_id, body FROM plans WHERE plan_id = :of"
+PLAN_IDS = "SELECT plan_id FROM plans ORDER BY serial"
 
 ADD_APPROVAL = 'INSERT INTO approvals (plan_id, "by", at, note) VALUES (:plan_id, :by, :at, :note) ON CONFLICT (plan_id, "by") DO NOTHING'
 APPROVALS = 'SELECT plan_id, "by", at, note FROM approvals WHERE plan_id = :of ORDER BY serial'

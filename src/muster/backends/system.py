@@ -74,7 +74,11 @@ class SeededRng:
 
     def shuffled(self, key: str, items: Sequence[str]) -> tuple[str, ...]:
         """`items` in the order that chance gives them under `key`."""
-        return tuple(sorted(items, key=lambda item: (self._draw(key, item), item)))
+        begin = hashlib.sha256(json.dumps([self._seed, key]).removesuffix("]").encode())
 
-    def _draw(self, key: str, item: str) -> bytes:
-        return hashlib.sha256(json.dumps([self._seed, key, item]).encode()).digest()
+        def place(item: str) -> tuple[bytes, str]:
+            drawn = begin.copy()
+            drawn.update(f", {json.dumps(item)}]".encode())
+            return drawn.digest(), item
+
+        return tuple(sorted(items, key=place))

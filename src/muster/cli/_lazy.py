@@ -12,7 +12,7 @@ from muster.model.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command: its line of help, its module and the Typer app in it, and under which heading it stands."""
+    """A command: its line of help, its module and the app in it, and under which heading it stands."""
 
     heading: str
     help: str
@@ -60,10 +60,16 @@ COMMANDS: Mapping[str, Entry] = {
 
 
 def load(name: str) -> Callable[..., Any]:
-    """The Typer app of a command."""
+    """The app of a command."""
     entry = COMMANDS[name]
     app: Callable[..., Any] = getattr(importlib.import_module(f"muster.cli.{entry.module}"), f"{entry.app}_app")
     return app
+
+
+def typed(app: object) -> Callable[..., Any]:
+    """An app as Typer reads and explains it."""
+    made: Callable[..., Any] = importlib.import_module("muster.cli.typed").app(app)
+    return made
 
 
 def quickly(app: Callable[..., Any], words: Sequence[str]) -> bool:

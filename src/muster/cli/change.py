@@ -5,14 +5,14 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import INTERRUPTED, AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.approving import covered
 from muster.control.bootstrap import carrier_lock, open_site
 from muster.control.going_back import plans_back
 from muster.control.lock import CarrierLock
 from muster.control.plan_files import plan_given
-from muster.control.rollouts import abort, begin, carry, covered, left_to_carry, pause, resume, summary
+from muster.control.rollouts import abort, begin, carry, left_to_carry, pause, resume, summary
 from muster.control.site import Site, plan_named, rollout_named
 from muster.model.audit import Entry, faults
 from muster.model.errors import Halted, Refused
@@ -33,18 +33,18 @@ rollouts_app = app("List, show and watch rollouts.")
 serve_app = app("Carry all rollouts in this process.")
 audit_app = app("Show and verify what was done, by whom, when.")
 
-RolloutId = Annotated[str, typer.Argument(help="The rollout's id, a unique beginning of it, or `last`.")]
+RolloutId = Annotated[str, declare.argument(says="The rollout's id, a unique beginning of it, or `last`.")]
 
 
 @apply_app.command()
 def apply(
     plan_id: Annotated[
-        str, typer.Argument(help="The plan's id, a unique beginning of it, `last`, or a file of `plan --out`.")
+        str, declare.argument(says="The plan's id, a unique beginning of it, `last`, or a file of `plan --out`.")
     ],
     fleet: Fleet = None,
     store: StorePath = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done and stop.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
+    dry_run: Annotated[bool, declare.option("--dry-run", says="Show what would be done and stop.")] = False,
+    detach: Annotated[bool, declare.option("--detach", says="Do not watch.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Carry out an approved plan in a process of its own and watch it; again after a kill, it goes on. Exit 0 done, 5 in part, 6 halted."""
@@ -129,7 +129,7 @@ async def _watch(site: Site, rollout_id: str, *, as_json: bool, is_starting: Cal
                 )
     except asyncio.CancelledError:  # what Ctrl-C is to a coroutine
         note(f"the watching ends; {rollout_id} goes on. Watch again with: muster rollouts watch {rollout_id}")
-        raise typer.Exit(INTERRUPTED) from None
+        raise declare.Exit(INTERRUPTED) from None
     return 0
 
 
@@ -243,7 +243,7 @@ def _carrier(site: Site) -> str:
 @rollouts_app.command("abort")
 def rollouts_abort(
     rollout_id: RolloutId,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    reason: Annotated[str, declare.option("--reason", says="Why, for the audit log.")],
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -262,7 +262,7 @@ def rollouts_abort(
 @rollouts_app.command("pause")
 def rollouts_pause(
     rollout_id: RolloutId,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    reason: Annotated[str, declare.option("--reason", says="Why, for the audit log.")],
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -343,7 +343,7 @@ def rollouts_watch(
 def serve(
     fleet: Fleet = None,
     store: StorePath = None,
-    until_done: Annotated[bool, typer.Option("--until-done", help="End when no rollout is left to carry.")] = False,
+    until_done: Annotated[bool, declare.option("--until-done", says="End when no rollout is left to carry.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Carry all rollouts in this process. One process at a time carries a store; another one refuses."""
@@ -411,7 +411,7 @@ def audit_verify(
     fleet: Fleet = None,
     store: StorePath = None,
     head: Annotated[
-        str | None, typer.Option("--head", help="The head as it was kept elsewhere; finds a cut tail too.")
+        str | None, declare.option("--head", says="The head as it was kept elsewhere; finds a cut tail too.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

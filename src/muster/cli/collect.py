@@ -5,8 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say
 from muster.cli.text import say_warnings
 from muster.control.bootstrap import open_site
@@ -20,9 +19,9 @@ collect_app = app("Look at every node over SSH and keep what was seen. Changes n
 
 From = Annotated[
     Path | None,
-    typer.Option("--from", help="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
+    declare.option("--from", says="Contact no node; read what was carried here: DIR/NODE.out or DIR/NODE/SOURCE.txt."),
 ]
-Limit = Annotated[list[str] | None, typer.Option("--limit", help="Only this node; may be given more than once.")]
+Limit = Annotated[list[str] | None, declare.option("--limit", says="Only this node; may be given more than once.")]
 
 
 @collect_app.command()

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import app, guarded, note, say
 from muster.loopback.demo import Report, demo_folder, run_demo
 
@@ -22,11 +21,11 @@ demo_app = app(
 @demo_app.command()
 def demo(
     report: Annotated[
-        Path | None, typer.Option("--json", help="Write the report to this file (`-` for standard output).")
+        Path | None, declare.option("--json", says="Write the report to this file (`-` for standard output).")
     ] = None,
-    seed: Annotated[str, typer.Option("--seed", help="Chooses the canaries; the same seed chooses the same.")] = "1",
+    seed: Annotated[str, declare.option("--seed", says="Chooses the canaries; the same seed chooses the same.")] = "1",
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Play in this folder (absent or empty) and keep it.")
+        Path | None, declare.option("--dir", says="Play in this folder (absent or empty) and keep it.")
     ] = None,
 ) -> None:
     """Show the main job: a mixed fleet, a bad driver that stops itself at its first canary, a good one to the end. Exit 0 when all held."""

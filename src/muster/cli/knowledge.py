@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, guarded, say, table
 from muster.control.bootstrap import own_knowledge
 from muster.control.knowledge import Imported, Summary, bring_in, compare, faults, summed_up, write_out
@@ -20,7 +19,9 @@ MOST_CHANGES = 40
 
 knowledge_app = app("Show, check and extend what Muster knows of drivers, CUDA and GPUs.")
 
-Source = Annotated[Path, typer.Argument(help="A YAML file called as one of the release's, or a folder of such files.")]
+Source = Annotated[
+    Path, declare.argument(says="A YAML file called as one of the release's, or a folder of such files.")
+]
 
 
 @knowledge_app.command("info")
@@ -67,8 +68,10 @@ def _say_info(found: Summary, site: Path | None) -> None:
 
 @knowledge_app.command("show")
 def knowledge_show(
-    kind: Annotated[str, typer.Argument(help="A kind of record, such as branch or known-issue; none lists them.")] = "",
-    key: Annotated[str, typer.Argument(help="The record; none lists all of the kind.")] = "",
+    kind: Annotated[
+        str, declare.argument(says="A kind of record, such as branch or known-issue; none lists them.")
+    ] = "",
+    key: Annotated[str, declare.argument(says="The record; none lists all of the kind.")] = "",
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,
@@ -171,7 +174,7 @@ def knowledge_import(source: Source, fleet: Fleet = None, store: StorePath = Non
 
 @knowledge_app.command("export")
 def knowledge_export(
-    folder: Annotated[Path, typer.Argument(help="A folder that is empty or not there yet.")],
+    folder: Annotated[Path, declare.argument(says="A folder that is empty or not there yet.")],
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,

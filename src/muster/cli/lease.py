@@ -2,8 +2,7 @@
 
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, run, say, table
 from muster.control.bootstrap import open_site
 from muster.control.leases import held
@@ -47,8 +46,8 @@ def lease_list(fleet: Fleet = None, store: StorePath = None, as_json: AsJson = F
 
 @lease_app.command("release")
 def lease_release(
-    node: Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit log.")],
+    node: Annotated[str, declare.argument(says="The node's name, or a unique beginning of it.")],
+    reason: Annotated[str, declare.option("--reason", says="Why, for the audit log.")],
     fleet: Fleet = None,
     store: StorePath = None,
     as_json: AsJson = False,

@@ -7,8 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.cli.text import few_names, say_csv, say_warnings
 from muster.control.bootstrap import capture_readers, fact_specs, open_site, script_to_carry, script_to_install
@@ -38,14 +37,14 @@ facts_app = app("What Muster can see on a node, and by which command.")
 
 Where = Annotated[
     list[str] | None,
-    typer.Option(
+    declare.option(
         "--where",
         metavar="FACT=PATTERN",
-        help="Only nodes whose fact is like this (`gpu.product=H100*`, `label.rack!=r1`); all that are given must hold.",
+        says="Only nodes whose fact is like this (`gpu.product=H100*`, `label.rack!=r1`); all that are given must hold.",
     ),
 ]
-OnePool = Annotated[str | None, typer.Option("--pool", help="Only this pool.")]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a line of names.")]
+OnePool = Annotated[str | None, declare.option("--pool", says="Only this pool.")]
+AsCsv = Annotated[bool, declare.option("--csv", says="Print comma-separated values with a line of names.")]
 
 
 def provided() -> tuple[str, ...]:
@@ -71,7 +70,7 @@ def status(
     pool: OnePool = None,
     by: Annotated[
         list[str] | None,
-        typer.Option("--by", metavar="FACT", help="Group by this fact instead; may be given more than once."),
+        declare.option("--by", metavar="FACT", says="Group by this fact instead; may be given more than once."),
     ] = None,
     csv: AsCsv = False,
     as_json: AsJson = False,
@@ -117,27 +116,27 @@ def check(
     fleet: Fleet = None,
     store: StorePath = None,
     severity: Annotated[
-        list[Severity] | None, typer.Option("--severity", help="Only findings of this severity; may be given again.")
+        list[Severity] | None, declare.option("--severity", says="Only findings of this severity; may be given again.")
     ] = None,
     code: Annotated[
         list[str] | None,
-        typer.Option("--code", help="Only findings of this code (docs/reference/findings.md); may be given again."),
+        declare.option("--code", says="Only findings of this code (docs/reference/findings.md); may be given again."),
     ] = None,
-    node: Annotated[str | None, typer.Option("--node", help="Only findings that name this node.")] = None,
+    node: Annotated[str | None, declare.option("--node", says="Only findings that name this node.")] = None,
     oneline: Annotated[
-        bool, typer.Option("--oneline", help="One line for --node, as a scheduler's health check wants it.")
+        bool, declare.option("--oneline", says="One line for --node, as a scheduler's health check wants it.")
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option(
-            "--textfile", metavar="DIR", help="Also write DIR/muster.prom for node-exporter, with all findings."
+        declare.option(
+            "--textfile", metavar="DIR", says="Also write DIR/muster.prom for node-exporter, with all findings."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Find what disagrees. Exit 0 clean, 1 findings, 5 something is unknown (which is not clean)."""
     if oneline and node is None:
-        raise typer.BadParameter("--oneline speaks of one node: give --node NODE")
+        raise declare.BadParameter("--oneline speaks of one node: give --node NODE")
 
     async def work() -> int:
         # A code that nothing can have would always be clean, which is what a script must not believe.
@@ -239,10 +238,10 @@ def _say_nodes(
 
 @nodes_app.command("show")
 def nodes_show(
-    node: Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")],
+    node: Annotated[str, declare.argument(says="The node's name, or a unique beginning of it.")],
     fleet: Fleet = None,
     store: StorePath = None,
-    history: Annotated[bool, typer.Option("--history", help="What changed on it and when, oldest first.")] = False,
+    history: Annotated[bool, declare.option("--history", says="What changed on it and when, oldest first.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show all that is known of one node, with source and time; or what changed on it."""
@@ -379,7 +378,7 @@ def facts_list(as_json: AsJson = False) -> None:
 
 @facts_app.command("show")
 def facts_show(
-    name: Annotated[str, typer.Argument(help="The source, as `facts list` names it.")], as_json: AsJson = False
+    name: Annotated[str, declare.argument(says="The source, as `facts list` names it.")], as_json: AsJson = False
 ) -> None:
     """Show the command that a source runs on a node."""
 
@@ -399,7 +398,7 @@ def facts_show(
 def facts_script(
     install: Annotated[
         bool,
-        typer.Option("--install", help="Print the program to install on nodes instead, as `ssh: script:` names it."),
+        declare.option("--install", says="Print the program to install on nodes instead, as `ssh: script:` names it."),
     ] = False,
 ) -> None:
     """Print the text that looks at a node, to be carried where no connection leads: `sh look.sh >NODE.out`, then `collect --from`."""
@@ -408,9 +407,9 @@ def facts_script(
 
 @facts_app.command("parse")
 def facts_parse(
-    file: Annotated[str, typer.Argument(help="The file that holds one tool's output; - is standard input.")],
+    file: Annotated[str, declare.argument(says="The file that holds one tool's output; - is standard input.")],
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Which output it is; without it, it is recognised.")
+        str | None, declare.option("--kind", says="Which output it is; without it, it is recognised.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -2,16 +2,15 @@
 
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.change import carry_out
 from muster.cli.look import nodes_app
 from muster.cli.output import AsJson, Fleet, StorePath, envelope, run, say
+from muster.control.approving import approve, past_failures
 from muster.control.bootstrap import open_site
 from muster.control.holding import hold_for
 from muster.control.installing import install_for
 from muster.control.repairing import repair_for
-from muster.control.rollouts import approve, past_failures
 from muster.control.single import plan_for, ran_before
 from muster.control.site import Site
 from muster.model.errors import Refused
@@ -21,8 +20,8 @@ from muster.planner.words import lines
 
 A_NO = 1
 
-OneNode = Annotated[str, typer.Argument(help="The node's name, or a unique beginning of it.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Approve the plan as yourself, carry it out and watch it.")]
+OneNode = Annotated[str, declare.argument(says="The node's name, or a unique beginning of it.")]
+Yes = Annotated[bool, declare.option("--yes", says="Approve the plan as yourself, carry it out and watch it.")]
 
 
 @nodes_app.command("upgrade")
@@ -30,7 +29,7 @@ def nodes_upgrade(
     node: OneNode,
     fleet: Fleet = None,
     store: StorePath = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    driver: Annotated[str | None, declare.option("--driver", says="This driver instead of the policy's.")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +64,7 @@ def nodes_repair(
     fleet: Fleet = None,
     store: StorePath = None,
     driver: Annotated[
-        str | None, typer.Option("--driver", help="This driver instead of the one it had when it was last whole.")
+        str | None, declare.option("--driver", says="This driver instead of the one it had when it was last whole.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -86,9 +85,9 @@ def nodes_install(
     node: OneNode,
     fleet: Fleet = None,
     store: StorePath = None,
-    driver: Annotated[str | None, typer.Option("--driver", help="This driver instead of the policy's.")] = None,
+    driver: Annotated[str | None, declare.option("--driver", says="This driver instead of the policy's.")] = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", help="The GPUs' model or family, which a bare node cannot tell.")
+        str | None, declare.option("--gpu", says="The GPUs' model or family, which a bare node cannot tell.")
     ] = None,
     yes: Yes = False,
     as_json: AsJson = False,

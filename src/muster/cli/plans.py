@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
+from muster.control.approving import Covered, covered, past_failures
+from muster.control.approving import approve as approve_plan
 from muster.control.bootstrap import open_site
 from muster.control.plan_files import plan_given, write_plan
 from muster.control.planning import plan as make_plan
-from muster.control.rollouts import Covered, covered, past_failures
-from muster.control.rollouts import approve as approve_plan
 from muster.control.site import Site
 from muster.model.plan import Plan, WaitingOn, plan_body
 from muster.planner.diff import diff, diff_lines
@@ -25,8 +24,8 @@ plan_app = app("Propose a change, as a plan. Changes nothing.")
 plans_app = app("List, show, compare, lint and approve plans.")
 
 PLAN_HELP = "The plan's id, a unique beginning of it, `last`, or a file that `plan --out` wrote (with a `/`, or ending in .json)."
-PlanId = Annotated[str, typer.Argument(help=PLAN_HELP)]
-Wide = Annotated[bool, typer.Option("--wide", help="Name every node and every reason; nothing is cut short.")]
+PlanId = Annotated[str, declare.argument(says=PLAN_HELP)]
+Wide = Annotated[bool, declare.option("--wide", says="Name every node and every reason; nothing is cut short.")]
 
 
 @plan_app.command()
@@ -34,17 +33,17 @@ def plan(
     fleet: Fleet = None,
     store: StorePath = None,
     driver: Annotated[
-        str | None, typer.Option("--driver", help="Plan for this driver instead of the policy's.")
+        str | None, declare.option("--driver", says="Plan for this driver instead of the policy's.")
     ] = None,
-    pool: Annotated[str | None, typer.Option("--pool", help="Plan this pool alone.")] = None,
-    seed: Annotated[str, typer.Option("--seed", help="Chooses the canaries; the same seed chooses the same.")] = "",
+    pool: Annotated[str | None, declare.option("--pool", says="Plan this pool alone.")] = None,
+    seed: Annotated[str, declare.option("--seed", says="Chooses the canaries; the same seed chooses the same.")] = "",
     after: Annotated[
         str | None,
-        typer.Option(
-            "--after", help="Another round of this plan: its pools and driver; its approval covers what stays within."
+        declare.option(
+            "--after", says="Another round of this plan: its pools and driver; its approval covers what stays within."
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Also write the plan to this file.")] = None,
+    out: Annotated[Path | None, declare.option("--out", says="Also write the plan to this file.")] = None,
     wide: Wide = False,
     as_json: AsJson = False,
 ) -> None:
@@ -152,7 +151,7 @@ def plans_approve(
     plan_id: PlanId,
     fleet: Fleet = None,
     store: StorePath = None,
-    note: Annotated[str, typer.Option("--note", help="Why, for the record.")] = "",
+    note: Annotated[str, declare.option("--note", says="Why, for the record.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Approve a plan as the user you are logged in as. The same person counts once."""
@@ -175,8 +174,8 @@ def plans_approve(
 
 @plans_app.command("diff")
 def plans_diff(
-    before: Annotated[str, typer.Argument(help=PLAN_HELP)],
-    after: Annotated[str, typer.Argument(help=PLAN_HELP)],
+    before: Annotated[str, declare.argument(says=PLAN_HELP)],
+    after: Annotated[str, declare.argument(says=PLAN_HELP)],
     fleet: Fleet = None,
     store: StorePath = None,
     wide: Wide = False,

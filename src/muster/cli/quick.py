@@ -11,15 +11,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-import typer
-from typer.models import ArgumentInfo, OptionInfo
+from muster.cli.declare import App, BadParameter, Exit, Said
 
 
 class _NotPlain(Exception):
     """This command line, or this command, is for Typer to read."""
 
 
-def run(app: typer.Typer, words: Sequence[str]) -> bool:
+def run(app: App, words: Sequence[str]) -> bool:
     """Run the command of `app` that `words` name, when they are plain; False, with nothing done, when they are not.
 
     Raises SystemExit with the command's exit code. A command's own complaint about its options (Typer's errors, raised before it has done
@@ -32,29 +31,20 @@ def run(app: typer.Typer, words: Sequence[str]) -> bool:
         return False
     try:
         command(**values)
-    except typer.Exit as end:
+    except Exit as end:
         raise SystemExit(end.exit_code) from None
-    except typer.BadParameter:
+    except BadParameter:
         return False
     raise SystemExit(0)
 
 
-def _command(app: typer.Typer, words: Sequence[str]) -> tuple[Callable[..., Any], Sequence[str]]:
-    if app.registered_groups or app.registered_callback is not None:
-        raise _NotPlain
-    commands = app.registered_commands
-    if len(commands) == 1:
-        return _callback(commands[0].callback), words
-    for each in commands:
+def _command(app: App, words: Sequence[str]) -> tuple[Callable[..., Any], Sequence[str]]:
+    if len(app.commands) == 1:
+        return app.commands[0].callback, words
+    for each in app.commands:
         if words and each.name == words[0]:
-            return _callback(each.callback), words[1:]
+            return each.callback, words[1:]
     raise _NotPlain
-
-
-def _callback(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    if callback is None:
-        raise _NotPlain
-    return callback
 
 
 class _Parameter:
@@ -63,18 +53,15 @@ class _Parameter:
     def __init__(self, name: str, hint: Any, default: Any) -> None:
         if get_origin(hint) is not Annotated:
             raise _NotPlain
-        kind, info, *more = get_args(hint)
-        if more or not isinstance(info, OptionInfo | ArgumentInfo) or _is_special(info):
+        kind, said, *more = get_args(hint)
+        if more or not isinstance(said, Said) or said.envvar is not None:
             raise _NotPlain
         self.name = name
         self.default = default
-        self.is_option = isinstance(info, OptionInfo)
-        first = info.default  # where Typer puts the first name until it has read the signature
-        self.names = ((first,) if isinstance(first, str) else ()) + tuple(info.param_decls or ())
+        self.names = said.names
+        self.is_option = bool(said.names)
         self.kind, self.many = _kind(kind)
-        if self.is_option and not (
-            self.names and all(each.startswith("--") and "/" not in each for each in self.names)
-        ):
+        if not all(each.startswith("--") and "/" not in each for each in self.names):
             raise _NotPlain
 
     def value(self, text: str) -> object:
@@ -86,16 +73,6 @@ class _Parameter:
             if member.value == text:
                 return member
         raise _NotPlain
-
-
-def _is_special(info: OptionInfo | ArgumentInfo) -> bool:
-    """Whether more than its name, its help and its type says how it is read."""
-    plain = vars(_PLAIN_OPTION if isinstance(info, OptionInfo) else _PLAIN_ARGUMENT)
-    return any(value != plain[key] for key, value in vars(info).items() if key not in _WORDS)
-
-
-_PLAIN_OPTION, _PLAIN_ARGUMENT = typer.Option(), typer.Argument()
-_WORDS = ("default", "param_decls", "help", "metavar", "show_default")
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

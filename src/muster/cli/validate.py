@@ -3,8 +3,7 @@
 import asyncio
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, note, run, say, table
 from muster.control.bootstrap import open_site
 from muster.control.site import Site
@@ -22,13 +21,13 @@ validate_app = app("Exercise the GPUs of an idle node, check what they compute, 
 
 @validate_app.command()
 def validate_nodes(
-    nodes: Annotated[list[str] | None, typer.Argument(help="Names of nodes, or unique beginnings of them.")] = None,
+    nodes: Annotated[list[str] | None, declare.argument(says="Names of nodes, or unique beginnings of them.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where jobs hold the GPUs, or nobody can say: it disturbs them.")
+        bool, declare.option("--force", says="Also where jobs hold the GPUs, or nobody can say: it disturbs them.")
     ] = False,
     kept: Annotated[
         bool,
-        typer.Option("--kept", help="Validate nothing: show what is kept of these nodes, or of all, and the floors."),
+        declare.option("--kept", says="Validate nothing: show what is kept of these nodes, or of all, and the floors."),
     ] = False,
     fleet: Fleet = None,
     store: StorePath = None,
@@ -41,7 +40,7 @@ def validate_nodes(
     """
 
     if not nodes and not kept:
-        raise typer.BadParameter("name a node, or give --kept", param_hint="NODES")
+        raise declare.BadParameter("name a node, or give --kept", where="NODES")
 
     async def work() -> int:
         async with open_site(fleet, store) as site:

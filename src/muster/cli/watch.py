@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, note, run, say, tell
 from muster.cli.text import few_names
 from muster.control.bootstrap import make_notifiers, open_site, this_clock, watch_lock
@@ -28,20 +27,20 @@ watch_app = app("Look again and again, print what is new and what is gone, and a
 def watch(
     fleet: Fleet = None,
     store: StorePath = None,
-    every: Annotated[str, typer.Option("--every", help="From the start of a round to the next.")] = "5m",
-    once: Annotated[bool, typer.Option("--once", help="One round, for a timer: exits as `check` does.")] = False,
+    every: Annotated[str, declare.option("--every", says="From the start of a round to the next.")] = "5m",
+    once: Annotated[bool, declare.option("--once", says="One round, for a timer: exits as `check` does.")] = False,
     alert_command: Annotated[
         str | None,
-        typer.Option(
+        declare.option(
             "--alert-command",
             metavar="CMD",
-            help="Run this when something changed, with the change as JSON on its input. No shell.",
+            says="Run this when something changed, with the change as JSON on its input. No shell.",
         ),
     ] = None,
     alert_webhook: Annotated[
         str | None,
-        typer.Option(
-            "--alert-webhook", metavar="URL", envvar="MUSTER_ALERT_WEBHOOK", help="POST the change as JSON to this URL."
+        declare.option(
+            "--alert-webhook", metavar="URL", envvar="MUSTER_ALERT_WEBHOOK", says="POST the change as JSON to this URL."
         ),
     ] = None,
     as_json: AsJson = False,

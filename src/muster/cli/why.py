@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-import typer
-
+from muster.cli import declare
 from muster.cli.output import AsJson, Fleet, StorePath, app, envelope, run, say
 from muster.control.bootstrap import open_site
 from muster.control.why import About, Answered, Says
@@ -18,11 +17,11 @@ why_app = app("Say why a node or pool can or cannot carry a driver; why a plan o
 
 @why_app.command()
 def why(
-    target: Annotated[str, typer.Argument(help="A node, a pool, a plan or a rollout.")],
+    target: Annotated[str, declare.argument(says="A node, a pool, a plan or a rollout.")],
     fleet: Fleet = None,
     store: StorePath = None,
     driver: Annotated[
-        str | None, typer.Option("--not", help="Ask about this driver instead of the wanted one.")
+        str | None, declare.option("--not", says="Ask about this driver instead of the wanted one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -209,9 +209,10 @@ def program(policy: Policy) -> Program | None:
 
 
 def capture_readers() -> tuple[CaptureSpec, ...]:
-    """All readers of captured outputs, by name; after them those of what the nodes' own sources print."""
+    """All readers of captured outputs: of what tools print on nodes, of what schedulers answer, of what the nodes' own sources print."""
     readers = tuple(cast("CaptureSpec", reader) for reader in discover("muster.facts.captures", "READER").values())
     of_source = _late("muster.facts", "captures", "of_source")
+    readers += cast("tuple[CaptureSpec, ...]", _late("muster.backends", "_scheduler_captures", "READERS"))
     return readers + tuple(of_source(spec) for spec in fact_specs())
 
 

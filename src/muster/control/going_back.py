@@ -25,7 +25,7 @@ async def plans_back(site: Site, rollout_id: str) -> tuple[Plan, ...]:
             f"{rollout_id} is {rollout.state.value}, and some of its nodes are still at work",
             hint=f"end it first: muster rollouts abort {rollout_id} --reason WHY",
         )
-    made = next(each for each in await site.store.plans() if each.id == rollout.plan_id)
+    made = await site.store.plan(rollout.plan_id)
     came_from: dict[str, list[str]] = {}
     for run in runs:
         step = made.node(run.node).step

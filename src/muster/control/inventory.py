@@ -7,7 +7,7 @@ known from names: that is a finding of `health`, after a look.
 """
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from operator import attrgetter
@@ -124,9 +124,25 @@ def _alone(listing: Listing) -> Inventory:
     nodes = tuple(sorted(listing.nodes, key=attrgetter("name")))
     return Inventory(
         nodes=nodes,
-        names={node.name: (Said(node.source, node.name),) for node in nodes},
+        names=_Own({node.name: node for node in nodes}),
         warnings=(*listing.warnings, *_shared(nodes)),
     )
+
+
+class _Own(Mapping[str, tuple[Said, ...]]):
+    """Of nodes that one source names: the names each has, made when they are asked for."""
+
+    def __init__(self, nodes: Mapping[str, Node]) -> None:
+        self._nodes = nodes
+
+    def __getitem__(self, name: str) -> tuple[Said, ...]:
+        return (Said(self._nodes[name].source, name),)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
 
 
 def _chosen(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 
 from muster.control.site import Site
 from muster.control.solving import check_pins, class_of, known_driver, solve_for, with_wish
@@ -69,7 +69,7 @@ async def plan(
             windows=open_windows(policy, now),
             parent=None if parent is None else parent.id,
             policy_name=site.policy_path.name,
-            carried=lambda kind, target, flavour, version: carried(kind, target, flavour, version, base),
+            carried=cache(partial(carried, base=base)),
         )
     )
     await site.store.save_plan(made)

@@ -1,83 +1,17 @@
-"""The use cases of a rollout: approve, begin, carry, show. One function each; what is decided is decided by pure code below."""
+"""The use cases of a rollout: begin, carry, show. One function each; what is decided is decided by pure code below."""
 
 from collections.abc import Mapping, Sequence
 
+from muster.control.approving import covered, fatal
 from muster.control.site import Site
 from muster.control.validating import floors
 from muster.executor.runner import Runner, Tools, stamp
-from muster.model.approval import Approval
 from muster.model.audit import Record
 from muster.model.errors import NotApproved, Refused
-from muster.model.frozen import dataclass
 from muster.model.phase import BEFORE_CHANGE, Phase
 from muster.model.plan import NodePlan, Plan
 from muster.model.run import Rollout, RolloutState, Run
-from muster.planner.envelope import outside
 from muster.planner.gates import decide
-from muster.planner.lint import lint
-from muster.planner.note import Note
-
-
-def fatal(plan: Plan) -> tuple[Note, ...]:
-    """The notes that forbid a plan."""
-    return tuple(note for note in lint(plan) if note.severity == "fatal")
-
-
-async def past_failures(site: Site, plan: Plan) -> tuple[Note, ...]:
-    """What this fleet has already learnt about the plan's drivers: each rollout to one of them that halted."""
-    targets = {part.step.to_driver for part in plan.nodes}
-    halted = [rollout for rollout in await site.store.rollouts() if rollout.state is RolloutState.HALTED]
-    plans = {each.id: each for each in await site.store.plans()} if halted else {}
-    return tuple(
-        Note(
-            "advice",
-            rollout.rollout_id,
-            f"to {plans[rollout.plan_id].target} halted here on {rollout.updated_at:%Y-%m-%d}: {rollout.why}",
-        )
-        for rollout in halted
-        if targets & {part.step.to_driver for part in plans[rollout.plan_id].nodes}
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Covered:
-    """The approvals that a plan has: its own, and those of the plan that it is a round of as long as it stays within what was approved there.
-
-    `outside` says why the approval of the plan before does not cover it; empty where it does, or where there is none.
-    """
-
-    approvals: tuple[Approval, ...]
-    outside: tuple[str, ...] = ()
-
-
-async def covered(site: Site, plan: Plan) -> Covered:
-    """Who has approved a plan, or the one that it is a round of. The same person counts once."""
-    own = await site.store.approvals(plan.id)
-    if plan.parent is None:
-        return Covered(own)
-    parent = next((each for each in await site.store.plans() if each.id == plan.parent), None)
-    if parent is None:
-        return Covered(own, (f"{plan.parent}, of which it is a round, is not in this store",))
-    why = outside(plan, parent)
-    if why:
-        return Covered(own, why)
-    before = await covered(site, parent)
-    people = {approval.by for approval in own}
-    return Covered((*own, *(each for each in before.approvals if each.by not in people)), before.outside)
-
-
-async def approve(site: Site, plan: Plan, *, by: str, note: str) -> tuple[Approval, ...]:
-    """Approve a plan as `by`; all its approvals come back. Raises Refused for a plan that breaks a safety rule or changes nothing."""
-    notes = fatal(plan)
-    if notes:
-        raise Refused(
-            f"{plan.id} breaks a safety rule: {notes[0].subject} {notes[0].says}",
-            hint=f"see all with: muster plans lint {plan.id}; then plan again",
-        )
-    if not plan.nodes:
-        raise Refused(f"{plan.id} changes nothing", hint=f"see why with: muster plans show {plan.id}")
-    await site.store.approve(Approval(plan.id, by, stamp(site.clock.now()), note))
-    return (await covered(site, plan)).approvals
 
 
 async def begin(site: Site, plan: Plan) -> tuple[Rollout, bool]:
@@ -167,12 +101,11 @@ def _limited(part: NodePlan) -> tuple[tuple[str, str], ...]:
 
 async def _busy(site: Site) -> dict[str, tuple[str, Plan]]:
     """Nodes that an open rollout still has to do with: the rollout and its plan."""
-    plans = {plan.id: plan for plan in await site.store.plans()}
     busy: dict[str, tuple[str, Plan]] = {}
     for rollout in await site.store.rollouts():
         if rollout.state is RolloutState.DONE:
             continue
-        plan = plans[rollout.plan_id]
+        plan = await site.store.plan(rollout.plan_id)
         for run in await site.store.runs(rollout.rollout_id):
             if not run.ended and (run.released or rollout.state not in (RolloutState.HALTED, RolloutState.ABORTED)):
                 busy[run.node] = (rollout.rollout_id, plan)
@@ -235,12 +168,11 @@ async def carry(site: Site) -> None:
     plans: dict[str, Plan] = {}
 
     async def between() -> bool:
-        plans.update({plan.id: plan for plan in await site.store.plans()} if not plans else {})
         open_ones = [r for r in await site.store.rollouts() if r.state is not RolloutState.DONE]
         left = False
         for rollout in open_ones:
             if rollout.plan_id not in plans:
-                plans.update({plan.id: plan for plan in await site.store.plans()})
+                plans[rollout.plan_id] = await site.store.plan(rollout.plan_id)
             left = await _gate(site, rollout, plans[rollout.plan_id]) or left
         return left
 

@@ -17,10 +17,9 @@ async def plan_for(site: Site, name: str, *, driver: str | None) -> Plan:
 
 async def ran_before(site: Site, name: str) -> str:
     """The driver from which the node's last finished change came. Raises Refused when this store knows of none."""
-    plans = {each.id: each for each in await site.store.plans()}
     for rollout in reversed(await site.store.rollouts()):
         for run in await site.store.runs(rollout.rollout_id):
-            step = plans[rollout.plan_id].node(name).step if run.node == name else None
+            step = (await site.store.plan(rollout.plan_id)).node(name).step if run.node == name else None
             if step is not None and run.phase is Phase.DONE and step.kind is StepKind.CHANGE:
                 return step.from_driver
     raise Refused(

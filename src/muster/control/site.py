@@ -162,11 +162,8 @@ def named(kind: str, wanted: str, known: Sequence[str]) -> str:
 
 async def plan_named(site: Site, wanted: str) -> Plan:
     """The plan with this id, id prefix, or `last`. Raises UnknownName."""
-    plans = await site.store.plans()
-    if wanted == "last" and plans:
-        return plans[-1]
-    plan_id = named("plan", wanted, [plan.id for plan in plans])
-    return next(plan for plan in plans if plan.id == plan_id)
+    known = await site.store.plan_ids()
+    return await site.store.plan(known[-1] if wanted == "last" and known else named("plan", wanted, known))
 
 
 async def rollout_named(site: Site, wanted: str) -> str:

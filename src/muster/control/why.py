@@ -14,7 +14,7 @@ from muster.model.frozen import dataclass
 from muster.model.plan import Plan, Waiting
 from muster.model.policy import Policy, Pool
 from muster.model.run import Rollout, RolloutState, Run
-from muster.planner.pools import placed
+from muster.planner.pools import Placing, placed
 from muster.solver.candidates import wish_text
 from muster.solver.explain import Because, Hint, NoCandidate, Observed, Wanted, located
 from muster.solver.fleet import Member, solve_fleet
@@ -90,12 +90,27 @@ async def _of_nodes(site: Site, target: str, driver: str | None) -> Why:
         key = (_class(site, facts.get(node)), placing.pools, placing.unknown)
         grouped.setdefault(key, []).append(node)
     answers = [_class_answer(site, policy, key, tuple(members), driver) for key, members in grouped.items()]
+    if name in pools and not answers:
+        return Why(About.POOL, name, (_empty(site, name, placings),))
     if name in pools:
         chosen_drivers = {each.chosen.driver.text for each in answers if each.chosen is not None}
         if len(chosen_drivers) > 1:
             answers.append(_mixed(site, policy.pool(name), grouped))
         return Why(About.POOL, name, tuple(answers))
     return Why(About.NODE, name, tuple(answers))
+
+
+def _empty(site: Site, pool: str, placings: Mapping[str, Placing]) -> Answered:
+    """A pool in which no node is known to be, with those of which it cannot be told."""
+    doubts: dict[str, list[str]] = {}
+    for node, placing in placings.items():
+        for reason in placing.unknown:
+            if reason.startswith(f"{pool}: "):
+                doubts.setdefault(reason.removeprefix(f"{pool}: "), []).append(node)
+    causes = tuple(Because(f"of {listing(nodes)}: {reason}", ()) for reason, nodes in doubts.items())
+    tree = Because(f"no node is known to be in pool {pool} ({_place(site, f'pools.{pool}.match')})", causes)
+    hint = Hint("muster collect" if doubts else "another `match`; muster nodes list shows which pool each node is in")
+    return Answered((), pool, Says.UNKNOWN if doubts else Says.NO, tree, (hint,))
 
 
 def _mixed(

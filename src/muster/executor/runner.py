@@ -148,7 +148,7 @@ class Runner:
 
     async def _plan(self, plan_id: str) -> Plan:
         if plan_id not in self._plans:
-            self._plans |= {plan.id: plan for plan in await self._tools.store.plans()}
+            self._plans[plan_id] = await self._tools.store.plan(plan_id)
         return self._plans[plan_id]
 
     async def _node(self, name: str) -> Node:
@@ -224,4 +224,4 @@ def _bounded(run: Run, result: Result, silent_since: datetime | None, now: datet
 
 def stamp(now: datetime) -> str:
     """RFC 3339 UTC with milliseconds and `Z`."""
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + f"{now.microsecond // 1000:03d}Z"
+    return now.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -7,10 +7,11 @@ import re
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from muster.facts import _read, _smi
+from muster.facts import _gpu_blocks, _read, _smi
+from muster.facts._gpu_blocks import Gpu
 from muster.model.fact import FactSpec, FactValue, RawOutput, Unknown
 
 _FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -87,7 +88,8 @@ _READ = sorted(
 )
 """Every element that is read or leads to one that is."""
 
-_LEAVES = frozenset(place for places in _FIELDS.values() for place in places)
+_MEMORY = "cc_protected_memory_usage/total"
+_LEAVES = frozenset(("uuid", _CLUSTER, _MEMORY, *(place for places in _FIELDS.values() for place in places)))
 _BLOCKS = frozenset(place[:at] for place in _LEAVES for at, letter in enumerate(place) if letter == "/")
 
 _KEEPS = "+" if sys.version_info >= (3, 11, 5) else ""
@@ -122,30 +124,29 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     why = _read.no_answer(raw, "nvidia-smi")
     if why:
         return _read.all_unknown(_PROVIDES, why)
-    log = document(raw, only_read=True)
-    if isinstance(log, Unknown):
-        return _read.all_unknown(_PROVIDES, log.why)
+    report = _report(raw)
+    if isinstance(report, Unknown):
+        return _read.all_unknown(_PROVIDES, report.why)
+    log, gpus = report
+    if len(gpus) > MOST_GPUS:
+        return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {len(gpus)} GPUs, which no node has")
     found: dict[str, FactValue] = {}
-    names: list[str] = []
-    slices: list[str] = []
     set_to: dict[str, list[FactValue]] = {field: [] for field in _SETTINGS.values()}
-    count = len(log.findall("gpu"))
-    if count > MOST_GPUS:
-        return _read.all_unknown(_PROVIDES, f"nvidia-smi reports {count} GPUs, which no node has")
-    for key, gpu in by_key(log):
-        texts = _leaves(gpu)
+    taken: set[str] = set()
+    for gpu in gpus:
+        texts = gpu.texts
+        key = _key(texts.get("uuid", ""), texts.get("pci/pci_bus_id") or gpu.id, taken)
         for field, places in _FIELDS.items():
             value = _value(texts, places)
             if value is not None:
                 found[f"gpu[{key}].{field}"] = value
                 if field in set_to:
                     set_to[field].append(value)
-        if gpu.get("id"):
-            found.setdefault(f"gpu[{key}].bus_id", gpu.get("id", ""))
-        names.append(_text(gpu, "product_name"))
-        slices.append(str(len(gpu.findall("mig_devices/mig_device"))))
+        if gpu.id:
+            found.setdefault(f"gpu[{key}].bus_id", gpu.id)
+    names = [gpu.texts.get("product_name", "") for gpu in gpus]
     found |= {f"settings.{name}": _set_to(set_to[field]) for name, field in _SETTINGS.items()}
-    found["settings.mig_devices"] = _counted(slices)
+    found["settings.mig_devices"] = _counted([str(gpu.slices) for gpu in gpus])
     found["gpu.count"] = len(names)
     found["gpu.attached"] = _read.whole_number(
         _text(log, "attached_gpus"), "the report does not say how many GPUs are attached"
@@ -154,9 +155,7 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     versions = {value for path, value in found.items() if path.endswith("].vbios") and isinstance(value, str)}
     found["gpu.vbios"] = tuple(sorted(versions)) or Unknown("no GPU reports its VBIOS")
     # A node joins others to one NVLink domain; without a fabric, or with one of its own, all of a cluster's UUID is zero or not there.
-    clusters = {
-        text for gpu in log.findall("gpu") if (text := _text(gpu, _CLUSTER)) and text not in (_NO_CLUSTER, "N/A")
-    }
+    clusters = {gpu.texts.get(_CLUSTER, "") for gpu in gpus} - {"", _NO_CLUSTER, "N/A"}
     found["gpu.nvlink_domain"] = "+".join(sorted(clusters)) or "none"
     # From 610 on the plain names carry "Deprecated, see ..." and the versions stand under new ones.
     found["gpu.driver_version"] = _read.text_or(
@@ -165,8 +164,8 @@ def parse(raw: RawOutput) -> Mapping[str, FactValue]:
     found["gpu.cuda_version"] = _read.text_or(
         _version(log, "cuda_version", "cuda_umd_version"), "the report states no CUDA version"
     )
-    found["gpu.fabric_state"] = _fabric(log)
-    found["gpu.confidential"] = _confidential(log)
+    found["gpu.fabric_state"] = _fabric(gpus)
+    found["gpu.confidential"] = _confidential(gpus)
     return found
 
 
@@ -185,27 +184,38 @@ def _counted(texts: Sequence[str]) -> str:
     return ", ".join(f"{count} {text}" for text, count in sorted(counts.items()))
 
 
-def _fabric(log: ET.Element) -> FactValue:
+def _fabric(gpus: Sequence[Gpu]) -> FactValue:
     """The state that all GPUs give of their NVLink fabric; where they differ, each state once."""
-    states = sorted({_text(gpu, "fabric/state") for gpu in log.iterfind("gpu")} - {""})
+    states = sorted({gpu.texts.get("fabric/state", "") for gpu in gpus} - {""})
     return _read.text_or(", ".join(states)[:200], "the report states none")
 
 
-def _confidential(log: ET.Element) -> FactValue:
+def _confidential(gpus: Sequence[Gpu]) -> FactValue:
     """Whether some GPU has memory set aside for confidential computing."""
-    sizes = [text for gpu in log.iterfind("gpu") if (text := _text(gpu, "cc_protected_memory_usage/total"))]
+    sizes = [text for gpu in gpus if (text := gpu.texts.get(_MEMORY))]
     return any(size[0] in "123456789" for size in sizes) if sizes else Unknown("the report does not say it")
+
+
+def _report(raw: RawOutput) -> tuple[ET.Element, Sequence[Gpu]] | Unknown:
+    """The report's root and its GPUs; without a whole report, what the tool said instead."""
+    body = _body(raw)
+    if isinstance(body, str):
+        quick = _gpu_blocks.read(body, _understood)
+        if quick is not None:
+            return quick
+    log = document(raw, only_read=True)
+    return log if isinstance(log, Unknown) else (log, [_understood(gpu) for gpu in log.findall("gpu")])
+
+
+def _understood(gpu: ET.Element) -> Gpu:
+    return Gpu(_leaves(gpu), len(gpu.findall("mig_devices/mig_device")), gpu.get("id", ""))
 
 
 def document(raw: RawOutput, *, only_read: bool = False) -> ET.Element | Unknown:
     """The report's root element, with `only_read` without most of what no fact is read from. Without a whole one: what the tool said instead."""
-    start, end = raw.stdout.find(b"<nvidia_smi_log"), raw.stdout.rfind(b"</nvidia_smi_log>")
-    if start < 0:
-        return Unknown(_smi.message(_read.text(raw), raw.exit_status))
-    if raw.truncated or end < start:
-        return Unknown(f"nvidia-smi's report is cut off after {len(raw.stdout)} bytes")
-    # Only the element itself is read: no DOCTYPE, so no entity can be declared.
-    body = (raw.stdout[start:end] + b"</nvidia_smi_log>").decode("utf-8", "replace")
+    body = _body(raw)
+    if isinstance(body, Unknown):
+        return body
     if only_read and "<!" not in body:  # in a comment or CDATA section an element is a text
         body = _UNREAD.sub(
             "<_/>", _without_clocks(body)
@@ -214,6 +224,17 @@ def document(raw: RawOutput, *, only_read: bool = False) -> ET.Element | Unknown
         return ET.fromstring(body)
     except (ET.ParseError, ValueError):
         return Unknown("nvidia-smi's report is not well-formed XML")
+
+
+def _body(raw: RawOutput) -> str | Unknown:
+    """The text of the report's root element."""
+    start, end = raw.stdout.find(b"<nvidia_smi_log"), raw.stdout.rfind(b"</nvidia_smi_log>")
+    if start < 0:
+        return Unknown(_smi.message(_read.text(raw), raw.exit_status))
+    if raw.truncated or end < start:
+        return Unknown(f"nvidia-smi's report is cut off after {len(raw.stdout)} bytes")
+    # Only the element itself is read: no DOCTYPE, so no entity can be declared.
+    return raw.stdout[start : end + len(b"</nvidia_smi_log>")].decode("utf-8", "replace")
 
 
 def _without_clocks(body: str) -> str:
@@ -237,16 +258,15 @@ def by_key(log: ET.Element) -> Iterator[tuple[str, ET.Element]]:
     """The report's GPUs, at most `MOST_GPUS`, each with the key that its paths have."""
     taken: set[str] = set()
     for gpu in log.findall("gpu")[:MOST_GPUS]:
-        key = _key(gpu, taken)
-        taken.add(key)
-        yield key, gpu
+        yield _key(_text(gpu, "uuid"), _text(gpu, "pci/pci_bus_id") or gpu.get("id", ""), taken), gpu
 
 
-def _key(gpu: ET.Element, taken: Container[str]) -> str:
-    """The GPU's UUID; its bus id where it has none, both where a UUID comes twice. No key holds a bracket."""
-    bus = _text(gpu, "pci/pci_bus_id") or gpu.get("id", "")
-    key = _smi.plain_key(_text(gpu, "uuid") or bus or "unnamed")
-    return _smi.plain_key(f"{key}@{bus}") if key in taken else key
+def _key(uuid: str, bus: str, taken: set[str]) -> str:
+    """The GPU's UUID; its bus id where it has none, both where a UUID comes twice. No key holds a bracket. It is then among those `taken`."""
+    key = _smi.plain_key(uuid or bus or "unnamed")
+    key = _smi.plain_key(f"{key}@{bus}") if key in taken else key
+    taken.add(key)
+    return key
 
 
 def _leaves(gpu: ET.Element) -> Mapping[str, str]:

@@ -6,14 +6,14 @@ two machines until both are looked at. So it is a finding, with what to do, and 
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from muster.model.fact import NodeFacts
+from muster.model.fact import NodeFacts, marks
 from muster.model.finding import Finding, Severity
 
 
 def one_machine(looks: Sequence[NodeFacts]) -> tuple[Finding, ...]:
     """A finding for each machine-id and each set of GPUs that stands under several names. `looks`: one a node, fresh ones."""
     by_gpu: dict[str, list[str]] = {}
-    if _some_twice([mark for facts in looks for mark in facts.marks("gpu", ".serial")]):
+    if _some_twice(marks(looks, "gpu", ".serial")):
         for facts in looks:
             for identity in _gpus(facts):
                 by_gpu.setdefault(identity, []).append(facts.node)
@@ -26,9 +26,9 @@ def one_machine(looks: Sequence[NodeFacts]) -> tuple[Finding, ...]:
     return (*_gpu_findings(by_gpu), *_id_findings(by_id))
 
 
-def _some_twice(marks: Sequence[str | None]) -> bool:
+def _some_twice(marked: Sequence[str | None]) -> bool:
     """Whether any mark stands there twice: in most fleets none does, and nobody need be asked whose it is."""
-    return len(set(marks)) < len(marks)
+    return len(set(marked)) < len(marked)
 
 
 def _gpus(facts: NodeFacts) -> tuple[str, ...]:

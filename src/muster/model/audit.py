@@ -55,14 +55,14 @@ _SURE = frozenset((str, int, bool, type(None)))
 def _one_text(value: object) -> None:
     if isinstance(value, float):
         raise TypeError("canonical JSON holds no floats")
-    if isinstance(value, Mapping):
+    if value.__class__ is dict or isinstance(value, Mapping):
         for key, member in value.items():
             # json would write the keys 1 and "1", or None and "null", as one text.
             if not isinstance(key, str):
                 raise TypeError(f"canonical JSON has texts as keys, not {type(key).__name__}")
             if member.__class__ not in _SURE:
                 _one_text(member)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    elif value.__class__ is list or (isinstance(value, Sequence) and not isinstance(value, str | bytes)):
         for member in value:
             if member.__class__ not in _SURE:
                 _one_text(member)

@@ -237,15 +237,13 @@ def describe(intent: Intent | Work) -> Mapping[str, object]:
             body |= {"packages": [str(pin) for pin in pins], "way_back": [str(pin) for pin in back]}
         case (
             TakeLease() | ReleaseLease() | SaveRestorePoint() | GiveBackSettings() | PollTask() | AskScheduler()
-            | SignalJob() | RequeueJob() | EndJob()
+            | SignalJob() | RequeueJob() | EndJob() | SettleKernel()
         ):  # fmt: skip  # texts alone, under their own names
             body |= {each.name: getattr(intent, each.name) for each in fields(intent)}
         case CordonNodes(nodes=nodes, reason=reason):
             body |= {"nodes": list(nodes), "reason": reason}
         case UncordonNodes(nodes=nodes):
             body |= {"nodes": list(nodes)}
-        case SettleKernel(kernel=kernel, gone=gone):
-            body |= {"kernel": kernel} | ({"gone": list(gone)} if gone else {})
         case Collect(facts=facts):
             body |= {"facts": list(facts)}
         case Alert() | ListJobs() | ShowLease() | Reload() | Reboot() | Validate():

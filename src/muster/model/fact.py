@@ -124,11 +124,10 @@ class ByKind(Mapping[str, Fact]):
         """Equal for two nodes only when their facts of this kind are equal but for what is each node's own (see `is_own`)."""
         return self.token(kind)
 
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        """The keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`; in no order, and perhaps more texts that are
-        each node's own: where none of these is another node's, no key and no such text is.
-        """
-        return (*self.keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
+    @classmethod
+    def marks_of(cls, several: Sequence["ByKind"], kind: str, rest: str) -> list[str]:
+        """Of several, all of this class: see `marks`."""
+        return [mark for facts in several for mark in _marks(facts.keys_of(kind), facts.column(kind, rest))]
 
     def is_own(self, path: str) -> bool:
         """Whether what stands at `path`, or that nothing does, may differ between nodes whose `alike` is equal."""
@@ -140,7 +139,7 @@ class ByKind(Mapping[str, Fact]):
 
     def keys_of(self, kind: str) -> tuple[str, ...]:
         """The keys of `kind[<key>]...` paths, sorted."""
-        return _keys(self.paths_of(kind)).get(kind, ())
+        return keys_in(self.paths_of(kind)).get(kind, ())
 
     def column(self, kind: str, rest: str) -> Mapping[str, FactValue]:
         """Key -> value of `kind[<key>]rest`, for the members that have one."""
@@ -230,22 +229,16 @@ class NodeFacts:
 
     def is_older_than(self, age_s: int, now: datetime) -> bool:
         """Whether the look is older than that, or its age cannot be told: it is later than `now` by more than `CLOCK_SLACK_S`."""
-        return now - self.observed_at > timedelta(seconds=age_s) or self.is_from_the_future(now)
+        return now - self.observed_at > _span(age_s) or self.is_from_the_future(now)
 
     def is_from_the_future(self, now: datetime) -> bool:
         """Whether the look is later than `now`, by more than clocks may differ: the clock was set back since, or was wrong then."""
-        return self.observed_at - now > timedelta(seconds=CLOCK_SLACK_S)
+        return self.observed_at - now > _span(CLOCK_SLACK_S)
 
     @property
     def alike(self) -> Hashable:
         """See `ByKind.alike`; None of facts that cannot tell."""
         return getattr(self.facts, "alike", None)
-
-    def marks(self, kind: str, rest: str) -> Sequence[str]:
-        """See `ByKind.marks`."""
-        if isinstance(self.facts, ByKind):
-            return self.facts.marks(kind, rest)
-        return (*self._keys_of(kind), *(each for each in self.column(kind, rest).values() if isinstance(each, str)))
 
     def value(self, path: str) -> FactValue:
         """The value at `path`; Unknown, with the reason, where there is none. Never raises."""
@@ -296,11 +289,36 @@ class NodeFacts:
             if kind not in self._lists:
                 self._lists[kind] = self.facts.keys_of(kind)
         elif not self._lists:
-            self._lists.update({"": (), **_keys(self.facts)})
+            self._lists.update({"": (), **keys_in(self.facts)})
         return self._lists.get(kind, ())
 
 
-def _keys(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+@lru_cache(maxsize=64)
+def _span(seconds: int) -> timedelta:
+    return timedelta(seconds=seconds)
+
+
+def marks(looks: Iterable[NodeFacts], kind: str, rest: str) -> Sequence[str]:
+    """Of all the looks the keys of `kind[<key>]...` paths, and the texts among the values of `kind[<key>]rest`, in no order, and perhaps more
+    texts that are each node's own: where no text is here twice, no two nodes share a key or such a text.
+    """
+    found: list[str] = []
+    together: dict[type[ByKind], list[ByKind]] = {}
+    for look in looks:
+        if isinstance(look.facts, ByKind):
+            together.setdefault(look.facts.__class__, []).append(look.facts)
+        else:
+            found += _marks(look.members(kind), look.column(kind, rest))
+    for by_kind, several in together.items():
+        found += by_kind.marks_of(several, kind, rest)
+    return found
+
+
+def _marks(keys: Iterable[str], column: Mapping[str, FactValue]) -> Sequence[str]:
+    return (*keys, *(value for value in column.values() if isinstance(value, str)))
+
+
+def keys_in(paths: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """The sorted keys of each list in these paths."""
     lists: dict[str, dict[str, None]] = {}
     for path in paths:

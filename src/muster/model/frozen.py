@@ -6,7 +6,7 @@ such classes and uses a few dozen: their making was a third of its start. These 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any
 
@@ -134,17 +134,22 @@ def _filling(cls: type, values: Mapping[str, str], names: dict[str, Any]) -> lis
         return [f"  {line}" for line in guarded]
     # `object.__setattr__` is a quarter of a microsecond for each field, and commands make ten thousand objects of ten fields. While nobody else
     # knows the new object, it is of a class with the same slots and no guard.
-    names |= {"_cls": cls, "_twin": twin, "_become": vars(object)["__class__"].__set__}
+    names |= {"_cls": cls, "_twin": twin, "_become": vars(object)["__class__"].__set__, "_fill": _fill}
     made = [(name, value) for name, value in values.items() if value != name]
     return [
+        *(f"  {name} = {value}" for name, value in made),
         "  if self.__class__ is _cls:",
-        *(f"    {name} = {value}" for name, value in made),
         "    _become(self, _twin)",
         *(f"    self.{name} = {name}" for name in values),
         "    _become(self, _cls)",
         "  else:",
-        *(f"    {line}" for line in guarded),
+        f"    _fill(self, {tuple(values)!r}, ({', '.join(values)},))",
     ]
+
+
+def _fill(self: object, names: Iterable[str], values: Iterable[object]) -> None:
+    for name, value in zip(names, values, strict=True):
+        object.__setattr__(self, name, value)
 
 
 def _twin(cls: type) -> type | None:

@@ -46,7 +46,10 @@ class Inventory:
 
     def other_names(self, node: str) -> tuple[str, ...]:
         """The names of a node beside its own."""
-        found = dict.fromkeys(said.value for said in self.names.get(node, ()))
+        told = self.names.get(node, ())
+        if len(told) == 1 and told[0].value == node:
+            return ()
+        found = dict.fromkeys(said.value for said in told)
         return tuple(name for name in found if name != node)
 
 

@@ -157,17 +157,13 @@ class SchedulerNode:
     @property
     def takes_jobs(self) -> bool:
         """Whether a job may start there now, as far as state and flags say."""
-        away = {
-            "DRAIN",
-            "NOT_RESPONDING",
-            "FAIL",
-            "MAINTENANCE",
-            "POWERED_DOWN",
-            "POWERING_DOWN",
-            "REBOOT_ISSUED",
-            "INVALID_REG",
-        }
-        return self.state in (NodeState.IDLE, NodeState.MIXED, NodeState.ALLOCATED) and not away & set(self.flags)
+        return self.state in _AT_WORK and _AWAY.isdisjoint(self.flags)
+
+
+_AT_WORK = frozenset((NodeState.IDLE, NodeState.MIXED, NodeState.ALLOCATED))
+_AWAY = frozenset(
+    ("DRAIN", "NOT_RESPONDING", "FAIL", "MAINTENANCE", "POWERED_DOWN", "POWERING_DOWN", "REBOOT_ISSUED", "INVALID_REG")
+)
 
 
 @dataclass(frozen=True, slots=True)

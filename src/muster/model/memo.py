@@ -96,9 +96,11 @@ class Remembered(Generic[K, R]):
         self._kinds: dict[K, dict[tuple[str, ...], dict[Hashable, R]]] = {}
 
     def __call__(self, facts: NodeFacts, key: K) -> R:
-        whole = (facts.alike, facts.trouble, key)
-        if whole in self._alike:
+        whole = (getattr(facts.facts, "alike", None), facts.trouble, key)
+        try:
             return self._alike[whole]
+        except KeyError:
+            pass
         if not isinstance(facts.facts, ByKind):
             return self._judge(facts, key)
         for kinds, answers in self._kinds.setdefault(key, {}).items():

@@ -121,6 +121,11 @@ specs | while read -r file is; do
     systemctl restart nvidia-cdi-refresh.service 2>/dev/null
   fi
 done
+# NAME=VALUE: written down for the next load of the module, which the change was. Files that a person edited are compared by themselves.
+asked() {
+  sed -n 's/^options[[:space:]]*nvidia[[:space:]]\\(.*\\)/ \\1 /p' "$MUSTER_ROOT"/etc/modprobe.d/*.conf 2>/dev/null |
+    grep -qF -- " $1 "
+}
 look_at_all "$now" || exit 1
 rc=0
 # What was there and is now otherwise; what came new with the packages is not held against them.
@@ -133,7 +138,9 @@ for part in @PARTS@; do
       # Replaced because the policy says so: dpkg kept it beside, so nothing is lost.
       edited) [ "$(md5sum <"$MUSTER_ROOT${line%% *}.dpkg-old" 2>/dev/null)" != "${line##* }  -" ] || continue ;;
       cdi) case $line in *' stale') continue ;; esac ;;
-      parameters) grep -q "^${line%% *} " "$now/$part" || continue ;;
+      parameters)
+        value=$(sed -n "s/^${line%% *} //p" "$now/$part")
+        grep -q "^${line%% *} " "$now/$part" && ! asked "${line%% *}=$value" || continue ;;
     esac
     key=${line%%[| ]*}
     printf '%s\\n' "differs: $part: was $line, is $(grep -F -- "$key" "$now/$part" | head -n 1)"

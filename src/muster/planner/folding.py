@@ -1,4 +1,4 @@
-"""Folds many node names into a few words: `gpu[001-064,070],login1`. Pure."""
+"""Folds what is alike into a few words: many names into `gpu[001-064,070],login1`, sentences that differ in one place into one. Pure."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -56,3 +56,29 @@ def _piece(key: tuple[str, int, str], runs: Sequence[_Run]) -> str:
     if len(runs) == 1 and runs[0][0] == runs[0][1]:
         return f"{before}{texts[0]}{after}"
     return f"{before}[{','.join(texts)}]{after}"
+
+
+def joined(sentences: Sequence[str], most: int = 0) -> str:
+    """Sentences that differ in one place as one with all that stands there, in their order; of more than `most` (0: no bound) the first ones,
+    and how many are not shown. Sentences that have neither their first nor their last word in common follow each other.
+    """
+    words = [sentence.split(" ") for sentence in dict.fromkeys(sentences)]
+    before = _alike(words)
+    after = _alike([each[len(before) :][::-1] for each in words])[::-1]
+    middles = [" ".join(each[len(before) : len(each) - len(after)]) for each in words]
+    if (not before and not after) or not all(middles):
+        middles, before, after = list(dict.fromkeys(sentences)), [], []
+    shown = middles[:most] if most else middles
+    hidden = len(middles) - len(shown)
+    between = ", ".join(shown) if before or after else "; ".join(shown)
+    return " ".join([*before, between + (f" +{hidden}" if hidden else ""), *after])
+
+
+def _alike(words: Sequence[Sequence[str]]) -> list[str]:
+    """The first words that all have in common."""
+    found: list[str] = []
+    for column in zip(*words, strict=False):
+        if len(set(column)) > 1:
+            break
+        found.append(column[0])
+    return found

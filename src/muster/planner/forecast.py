@@ -12,6 +12,8 @@ from muster.model.policy import DrainPolicy
 CHANGE_TAKES_S = 1800
 """Half an hour for packages, a restart and the validation of one node. An assumption: the first canary shows what it is here."""
 
+_WAIT = DrainPolicy.WAIT.value
+
 
 def forecast(
     stages: Sequence[Stage],
@@ -42,7 +44,7 @@ def _drain_s(part: NodePlan, limits: Mapping[str, PoolLimits], free: Mapping[str
     if part.idle:
         return 0
     most, left = limits[part.pool].drain_limit_s, free[part.node]
-    if part.drain != DrainPolicy.WAIT.value:
+    if part.drain != _WAIT:
         most = limits[part.pool].checkpoint_wait_s
     return most if left is None else min(left, most)
 

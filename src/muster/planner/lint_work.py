@@ -122,13 +122,12 @@ def _order(seen: _Seen) -> Iterator[Note]:
             latest_idle[tier] = (at, part.node)
         if at < earliest_busy.get(tier, (len(seen.plan.stages), ""))[0] and not part.idle:
             earliest_busy[tier] = (at, part.node)
+    firsts = _firsts(seen, tiers)
     for tier, (at, idle) in latest_idle.items():
         for other, (before, busy) in earliest_busy.items():
             if before < at and other >= tier:
                 yield Note("fatal", idle, f"is idle, and goes after {busy}, which is busy")
-        later = [
-            (before, node) for other, (before, node) in _firsts(seen, tiers).items() if other > tier and before < at
-        ]
+        later = [(before, node) for other, (before, node) in firsts.items() if other > tier and before < at]
         if later:
             yield Note("fatal", idle, f"goes after {later[0][1]}, whose pool is more critical")
 

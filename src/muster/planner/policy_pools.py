@@ -64,7 +64,7 @@ _POOL_KEYS: Final = ("match", "tier", "driver", "cuda", "drain", "max_unavailabl
 _WISH_KEYS: Final = ("want", "branch", "newest")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", re.ASCII)
 _MATCH_KEY = re.compile(r"gpu|(?:label|slurm)\.[A-Za-z0-9_./-]+|[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?"
-                        r"(?:\.[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?)+|hostname", re.ASCII)  # fmt: skip
+                        r"(?:\.[a-z][a-z0-9_]*(?:\[[^\[\]]+\])?)+|arch|hostname", re.ASCII)  # fmt: skip
 _PACKAGE_VERSION = re.compile(r"[0-9][A-Za-z0-9.+~:_-]{0,99}", re.ASCII)
 _BRANCH = re.compile(r"R[0-9]{3}", re.ASCII)
 

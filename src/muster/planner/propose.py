@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
+from operator import itemgetter
 
 from muster.model.fact import NodeFacts
 from muster.model.frozen import dataclass
@@ -31,6 +32,7 @@ STALE_AFTER_S = 3600
 NOT_HEEDED = "not heeded by this release:"
 """Begins a line of `Plan.because` on something that the policy asks for and nobody does yet."""
 
+_WAIT = DrainPolicy.WAIT.value
 TIERS = {Tier.DEVELOPMENT: 0, Tier.STANDARD: 1, Tier.CRITICAL: 2}
 
 
@@ -197,7 +199,7 @@ def _node(
         gpus=found.gpus,
         jobs=work.jobs,
         free_at=work.free_at,
-        drain=pool.drain.policy.value if node.name in given.work.told else DrainPolicy.WAIT.value,
+        drain=pool.drain.policy.value if node.name in given.work.told else _WAIT,
     )
 
 
@@ -294,14 +296,14 @@ def _keep_jobs_startable(
             out[parts[name].pool] = out.get(parts[name].pool, 0) + 1
         for name in stage.nodes:
             part = parts[name]
-            if part.drain == DrainPolicy.WAIT.value:
+            if part.drain == _WAIT:
                 continue
             left = limits[part.pool].nodes - out[part.pool] - closed.get(part.pool, 0)
             stuck = [
                 j for j in part.jobs if max(len(jobs[j].nodes), jobs[j].size or 0) > left or jobs[j].requeue is False
             ]
             if stuck or (not part.jobs and not part.idle):
-                parts[name] = replace(part, drain=DrainPolicy.WAIT.value)
+                parts[name] = replace(part, drain=_WAIT)
 
 
 def _wishes(policy: Policy) -> tuple[StageWish, ...]:
@@ -331,9 +333,9 @@ def _one(values: Sequence[str]) -> str:
 def _revision(draft: _Draft) -> str:
     """What followed from the facts of each node when the plan was made; the time of a look is no part of it."""
     told = hashlib.sha256()
-    texts: dict[int, str] = {}
-    for name, found in sorted(draft.found.items()):
-        text = texts.setdefault(id(found), "") or repr(found)
-        texts[id(found)] = text
-        told.update(f"{name}\0{text}\0".encode())
+    alike: dict[int, bytes] = {}
+    for name, found in sorted(draft.found.items(), key=itemgetter(0)):
+        if id(found) not in alike:
+            alike[id(found)] = hashlib.sha256(repr(found).encode()).digest()
+        told.update(name.encode() + b"\0" + alike[id(found)])
     return told.hexdigest()[:16]

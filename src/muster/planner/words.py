@@ -1,12 +1,13 @@
 """Says a plan in lines that a person reads in a minute, for a fleet of any size. The only place where the planner speaks. Pure."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from muster.model.plan import STRATUM_AT_LEAST, Bound, Plan, PoolLimits, Stage, WaitingOn
 from muster.model.quantities import duration_text
 from muster.planner.bare import INSTALLS
-from muster.planner.folding import folded
+from muster.planner.folding import folded, joined
 from muster.planner.forecast import CHANGE_TAKES_S
 from muster.planner.gates import LATER_FAILURES_TO_HALT
 from muster.planner.holding import HOLDS
@@ -52,10 +53,7 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
     said = [heading(plan)]
     if plan.parent is not None:
         said.append(f"  a round of {plan.parent}, whose approval covers it as long as it stays within")
-    said += [
-        f"  {why}" if why.startswith((NOT_HEEDED, REPAIRS, INSTALLS, HOLDS)) else f"  admitted: {why}"
-        for why in plan.because
-    ]
+    said += _admitted(plan, wide=wide)
     if plan.nodes:
         said += [
             _breaks(plan),
@@ -72,6 +70,31 @@ def lines(plan: Plan, notes: Sequence[Note], approvals: int, *, wide: bool = Fal
         command = "apply" if approvals >= plan.approvals else "plans approve"
         said.append(f"next: muster {command} {plan.id}")
     return tuple(said)
+
+
+_RULE = re.compile(r"(.*?)(?P<rule> \[[a-z0-9-]+\].*)", re.DOTALL)
+"""A reason and, behind it, the rule that gives it."""
+
+
+def _admitted(plan: Plan, *, wide: bool) -> list[str]:
+    """Why the driver can be: what one rule says of several kinds of nodes in one line, unless `wide`. Then what is to be known beside it."""
+    own = (NOT_HEEDED, REPAIRS, INSTALLS, HOLDS)
+    reasons = [why for why in plan.because if not why.startswith(own)]
+    beside = [f"  {why}" for why in plan.because if why.startswith(own)]
+    if wide:
+        return [f"  admitted: {why}" for why in reasons] + beside
+    alike: dict[tuple[str, str], list[str]] = {}
+    for why in reasons:
+        target, _, rest = why.partition(": ")
+        found = _RULE.fullmatch(rest)
+        alike.setdefault((target, found["rule"] if found else ""), []).append(found[1] if found else rest or why)
+    one = len({target for target, _ in alike}) == 1  # the heading has named it
+    told = [
+        f"  admitted: {'' if one else f'{target}: '}{joined(said, REASONS)}{rule}"
+        for (target, rule), said in alike.items()
+    ]
+    hidden = len(told) - REASONS
+    return told[:REASONS] + ([f"  admitted: {hidden} more reasons (--wide)"] if hidden > 0 else []) + beside
 
 
 def _breaks(plan: Plan) -> str:

@@ -6,6 +6,7 @@ Where a scheduler speaks for a node, its word counts. Where none does, the proce
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 
 from muster.model.fact import NodeFacts, Unknown
@@ -63,6 +64,7 @@ def busy(node: str, facts: NodeFacts, work: Work, now: datetime) -> Busy:
     return Busy(ids, stamp(last), int((last - now).total_seconds()))
 
 
+@lru_cache(maxsize=4096)
 def stamp(at: datetime) -> str:
     """RFC 3339 UTC with milliseconds and `Z`."""
-    return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -18,19 +18,28 @@ from muster.backends._dnf_sh import (
     ASK,
     CANNOT,
     COMMON,
+    DAEMONS,
+    DAMAGED,
+    FITS,
     KEPT,
+    KERNEL_LOCKS,
+    LAY_DOWN,
     LOCK_WAIT_S,
     LOCKS,
     LOOK_WAIT_S,
     NO_WAY_BACK,
     READABLE,
+    RESTORE_ETC,
+    SCRATCH,
     SCRIPTLETS,
     SIGNED,
+    SPACE,
     STREAMS,
     WAIT,
     WOULD,
 )
 from muster.model.fact import NodeFacts
+from muster.model.policy import Holds, Packages
 from muster.model.stack import BROKEN_STATES, PackagePin
 from muster.ports import PackageManager
 
@@ -45,9 +54,16 @@ _FOREIGN = re.compile(r"\.i[3-6]86$")
 
 
 class Dnf:
-    """`ports.PackageManager` for RHEL and its like, and Amazon Linux."""
+    """`ports.PackageManager` for RHEL and its like, and Amazon Linux; `PackageRepairs`, `PackageHolds` and `RuledPackages` too."""
 
     name = "dnf"
+
+    def __init__(self, holds: Holds | None = None) -> None:
+        self._kernel = KERNEL_LOCKS if holds is not None and holds.kernel else ""
+
+    def under(self, rules: Packages, holds: Holds, key: str = "") -> PackageManager:
+        """Of the rules none changes these texts: rpm asks nothing and keeps edited files, and a signature is always wanted."""
+        return Dnf(holds)
 
     def serves(self, facts: NodeFacts) -> bool:
         return facts.text("packages.manager") == "rpm" and bool(facts.members("package"))
@@ -87,15 +103,15 @@ class Dnf:
     def preflight(self, pins: tuple[PackagePin, ...], back: tuple[PackagePin, ...]) -> str:
         return (
             COMMON
-            + _FITS
+            + FITS
             + READABLE
             + WAIT
             + f"wait_for_rpm {LOOK_WAIT_S}\n"
             + ASK
-            + _SCRATCH
+            + SCRATCH
             + _offered(pins, back)
             + _simulate(pins, back)
-            + _SPACE
+            + SPACE
             + "note=\n"
             + '[ -n "$lock_plugin" ] || note="; there is no versionlock plugin: nothing will hold the packages"\n'
             + 'echo "the change and the way back are complete$note"\n'
@@ -168,24 +184,42 @@ class Dnf:
             + 'scriptlets "$own/said" || failing=1\n'
             + '[ $rc = 0 ] || echo "E: $(reason "$own/said")"\n'
             + '[ -z "${failing-}" ] || rc=1\n'
-            + _DAEMONS
+            + DAEMONS
             + "[ $rc != 0 ] || unlike || rc=1\n"
             + f"[ $rc != 0 ] || printf '%s\\n' {_locks(pins)} | relock {_names(pins, back)} || rc=1\n"
+            + self._kernel
             + "exit $rc\n"
         )  # fmt: skip
 
     def restore(self, back: tuple[PackagePin, ...], keep: str, pins: tuple[PackagePin, ...]) -> str:
         # The streams of before come back with the rest of the configuration, and first.
         locks = f'locked {_names(pins, back)} "$state/locks" | relock {_names(pins, back)} || rc=1\n'
-        return _brought(back, keep, pins, "the packages of before are back", first=_RESTORE_ETC, locks=locks)
+        return _brought(back, keep, pins, "the packages of before are back", first=RESTORE_ETC, locks=locks)
+
+    def hold(self, pins: tuple[PackagePin, ...]) -> str:
+        return (
+            COMMON
+            + READABLE
+            + LOCKS
+            + '[ -n "$list" ] || { echo "E: there is no versionlock plugin on this node, and nothing else holds packages"; exit 1; }\n'
+            + f"rc=0\nprintf '%s\\n' {_locks(pins)} | relock {_names(pins)} || rc=1\n"
+            + self._kernel
+            + "[ $rc != 0 ] || echo 'held'\nexit $rc\n"
+        )
+
+    def holds_tell(self) -> tuple[str, ...]:
+        also = ("dnf-automatic heeds the same locks",)
+        return (
+            (("the kernel's packages are locked at the versions that are installed", *also)) if self._kernel else also
+        )
 
     def repair_preflight(self, pins: tuple[PackagePin, ...], now: tuple[PackagePin, ...]) -> str:
         return (
             COMMON
-            + _FITS
+            + FITS
             + READABLE
             + ASK
-            + _SCRATCH
+            + SCRATCH
             + SIGNED
             + KEPT
             + _listed(pins)
@@ -251,14 +285,14 @@ def _brought(
         + "if ! unlike >/dev/null; then\n"
         + _transaction(_ALONE, new, '"$keep"/*.rpm')
         + 'cat "$own/said"\nfi\n'
-        + f"set --\nfor name in {names}; do\n" + _DAMAGED + "done\n"
-        + _LAY_DOWN
+        + f"set --\nfor name in {names}; do\n" + DAMAGED + "done\n"
+        + LAY_DOWN
         + "".join(_removed(name) for name in new)
         + "rc=0\n"
         + 'scriptlets "$own/said" || rc=1\n'
-        + _RESTORE_ETC
+        + RESTORE_ETC
         + locks
-        + _DAEMONS
+        + DAEMONS
         + "unlike || rc=1\n"
         + f"[ $rc != 0 ] || echo {shlex.quote(well)}\n"
         + "exit $rc\n"
@@ -268,84 +302,11 @@ def _brought(
 _ALONE = "--noplugins --disablerepo='*'"
 """What is kept is enough: no repository is asked, and no plugin that would ask one."""
 
-_RESTORE_ETC = """\
-if [ -d "$state/etc" ]; then
-  cp -a "$state/etc/." "$MUSTER_ROOT/etc/"
-  for left in "$MUSTER_ROOT"/etc/modprobe.d/*.rpmnew "$MUSTER_ROOT"/etc/modprobe.d/*.rpmsave; do
-    [ ! -e "$left" ] || [ -e "$state/${left#"$MUSTER_ROOT/"}" ] || rm -f "$left"
-  done
-fi
-"""
-"""Configuration as it was, without what the new packages laid beside a changed file. Before the packages too: their stream comes first."""
-
-_FITS = f"""\
-[ ! -e "$MUSTER_ROOT/run/ostree-booted" ] || {{
-  echo "this node's root is an image (ostree): its driver changes with the image, not by dnf"
-  exit {CANNOT}
-}}
-case $(readlink -f "$(command -v dnf)") in
-  '') echo 'dnf is not on this node'; exit {CANNOT} ;;
-  */dnf5) echo 'this node has dnf 5, which Muster does not know yet: change its driver by hand'; exit {CANNOT} ;;
-esac
-"""
-
-_SCRATCH = """\
-scratch=${MUSTER_SCRATCH:-$(mktemp -d)} || exit 1
-trap 'rm -rf "$scratch"' EXIT
-mkdir -p "$scratch" || exit 1
-cache=$scratch/cache
-private() {
-  ask_dnf "$@" --setopt=logdir="$scratch" --setopt=logfilelevel=9 --setopt=persistdir="$scratch/persist" --setopt=skip_if_unavailable=1 \\
-    --disableplugin=generate_completion_cache
-}
-refuse() { echo "$2"; exit "$1"; }
-unread() { # a repository that could not be read, in words, if there is one
-  awk '{ sub(/^[0-9T:+-]+ [A-Z]+ /, "") }
-       /^ +- (Curl|Status) / && curl == "" { sub(/^ +- /, ""); curl = " (" $0 ")" }
-       /^Error: Failed to download metadata/ && said == "" { said = substr($0, 8) }
-       END { if (said != "") print said (index(said, substr(curl, 3, 30)) ? "" : curl) }' "$scratch/dnf.log" 2>/dev/null | cut -c1-260
-}
-"""
-"""Lists, logs, history and locks of a question lie in a scratch folder, so that preflight changes nothing on the node, not even its cache."""
-
-_SPACE = f"""\
-place=$MUSTER_ROOT/var/lib/muster
-[ -d "$place" ] || place=$MUSTER_ROOT/var/lib
-free=$(df -Pk "$place/." | sed -n '2s/^[^ ]* *[0-9]* *[0-9]* *\\([0-9]*\\) .*/\\1/p')
-[ -z "$free" ] || [ "$free" -ge "$need" ] ||
-  refuse {CANNOT} "$place has $free KiB free; the packages and the way back need $need KiB to be fetched"
-"""
-"""dnf counts what it installs before it begins, but not what it downloads."""
-
 _OLD_RESTORE_POINTS = f"""\
 ls -t "${{keep%/*}}" | tail -n +{KEPT_RESTORE_POINTS + 1} | while read -r old; do
   [ "$old" = "${{keep##*/}}" ] || rm -rf "${{keep%/*}}/$old"
 done
 """
-
-_DAEMONS = """\
-if [ -d "$MUSTER_ROOT/run/systemd/system" ]; then SYSTEMD_OFFLINE=0 systemctl daemon-reload || :; fi
-"""
-"""New unit files are read, as the packages' scripts would have had it; nothing is started."""
-
-_DAMAGED = """\
-  # Files of a package that was cut off in mid-unpack are another version's, while rpm's database says that the old one is whole.
-  now=$(there "$name")
-  if ! printf '%s\\n' "$wanted" | grep -qxF "$now" || [ "$(printf '%s\\n' "$now" | grep -c .)" != 1 ] ||
-    grep -qF "${now%%=*} ${now#*=} " "$failed" 2>/dev/null ||
-    rpm -V --nodeps --noscripts --nomtime --nomode --nouser --nogroup --nocaps "$name" | grep -qv '^[^ ]* *[cg] '; then
-    set -- "$@" "$keep/${name%.i[3-6]86}"-[0-9]*.rpm
-  fi
-"""
-
-_LAY_DOWN = """\
-if [ $# != 0 ]; then
-  echo "rpm lays down again: $*"
-  rpm -U --oldpackage --replacepkgs --replacefiles "$@" >"$own/laid" 2>&1 || echo "E: rpm: $(grep -v '^Preparing' "$own/laid" | head -n 1)"
-  cat "$own/laid" >>"$own/said"
-fi
-"""
-"""dnf gives up on a set that a power cut left twice in the database; rpm takes the same checked files as they are."""
 
 
 def _transaction(options: str, gone: tuple[str, ...], wanted: str) -> str:

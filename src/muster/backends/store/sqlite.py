@@ -111,6 +111,15 @@ class _SqliteStore:
             rows = on.execute(sql.PLANS).fetchall()
         return tuple(self._plan(row["plan_id"], row["body"]) for row in rows)
 
+    async def plan_ids(self) -> tuple[str, ...]:
+        with self._read() as on:
+            return tuple(row["plan_id"] for row in on.execute(sql.PLAN_IDS))
+
+    async def plan(self, plan_id: str) -> Plan:
+        with self._read() as on:
+            row = self._need(on, sql.PLAN, plan_id, "plan")
+        return self._plan(row["plan_id"], row["body"])
+
     def _plan(self, plan_id: str, body: str) -> Plan:
         known = self._read_plans.get(plan_id)
         if known is None or known[0] != body:
