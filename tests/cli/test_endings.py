@@ -123,3 +123,14 @@ def test_a_store_that_is_none_is_bad_input_with_the_way_out(desk: Desk) -> None:
         assert said.exit_code == 3
         assert f"{wrong}: {says}" in said.err
         assert "--store" in said.err.partition("hint:")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "closed", "code"), [("nope", "2>&-", 2), ("why zzz", "2>&-", 3), ("version", ">&-", 0)]
+)
+def test_a_closed_channel_changes_no_exit_code(desk: Desk, words: str, closed: str, code: int) -> None:
+    said = subprocess.run(
+        ["sh", "-c", f'exec "$0" -m muster {words} {closed}', sys.executable],
+        cwd=desk.folder, env=desk.environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (said.returncode, "Traceback" in said.stdout + said.stderr) == (code, False)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.control.inventory import merged
+from muster.model.errors import BadInput
 from muster.model.inventory import Listing, Said
 from muster.model.node import LOCAL_ADDRESS, Node
 
@@ -163,3 +165,21 @@ def test_every_name_of_every_source_is_a_name_of_just_one_node_and_no_source_los
         own = [at for each in each_listing.nodes for at in {at for at, name in known if name == each.name}]
         assert len(own) == len(each_listing.nodes)
         assert len(set(own)) == len(own)
+
+
+@pytest.mark.parametrize(
+    "name", ["a;>/tmp/x", "-oProxyCommand=touch", "../../etc", "a b", "$(id)", "`id`", "a\x1b[31m", "\u202egpu", "g" * 254, "", "gpu01\n"]
+)  # fmt: skip
+def test_what_could_be_more_than_a_name_to_a_shell_a_terminal_or_a_file_system_is_no_node(name: str) -> None:
+    for told in (
+        node(name, "hosts:3", "gpu01"),
+        node("gpu01", "hosts:3", name or " "),
+        node("gpu01", "hosts:3", user=name),
+    ):
+        with pytest.raises(BadInput, match=r"hosts:3: "):
+            merged([listing("hosts", told)])
+
+
+@pytest.mark.parametrize("name", ["gpu01", "gpu-01.site.example", "10.0.0.1", "fe80::1%eth0", "::1", "rack_7.gpu"])
+def test_names_and_addresses_of_every_usual_form_are_nodes(name: str) -> None:
+    assert names(merged([listing("hosts", node(name, "hosts:3", user="CORP\\ada.b"))])) == [name]

@@ -41,6 +41,7 @@ def test_a_family_is_a_word_of_its_own_in_the_product_name(family: str, product:
         (Match("label.rack", ("*",)), True), (Match("label.row", ("*",)), False), (Match("slurm.partition", ("train",)), True),
         (Match("arch", ("x86_64",)), True), (Match("gpu.count", ("8",)), True), (Match("lease.held", ("false",)), True),
         (Match("lease.held", ("true",)), False), (Match("holder.names", ("python",)), True), (Match("holder.names", ("R",)), False),
+        (Match("hostname", ("n1",)), True), (Match("hostname", ("n2", "n1")), True), (Match("hostname", ("n2",)), False),
     ],
 )  # fmt: skip
 def test_a_condition_is_on_a_label_or_on_a_fact_as_a_policy_writes_it(match: Match, fits: bool) -> None:

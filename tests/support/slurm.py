@@ -95,6 +95,9 @@ class Cluster:
         started = re.search(r"SlurmdStartTime=(\S+)", before)
         assert started is not None
         self.until(f"! scontrol -o show node {name} | grep -q SlurmdStartTime={started[1]}")
+        # A registration that was under way comes in late, and would make a machine of no age look as if it had booted once more.
+        booted = f"$(date -d \"$(scontrol -o show node {name} | sed -n 's/.*BootTime=\\([^ ]*\\).*/\\1/p')\" +%s)"
+        self.until(f"[ $(($(date +%s) - {booted})) -ge 5 ]")
 
     def nobody(self) -> Path:
         """A slurm.conf of a controller that does not run."""

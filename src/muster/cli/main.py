@@ -23,6 +23,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. `argv` without the program's name; by default this process's own."""
     # A command makes many values and hardly a ring of them: looking for rings after every 700 was a tenth of its time.
     gc.set_threshold(100_000, 20, 20)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started us closed it
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the process ends; Path is slow to load
     try:
         return _ended(argv)
     finally:

@@ -7,11 +7,13 @@ known from names: that is a finding of `health`, after a look.
 """
 
 import ipaddress
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from operator import attrgetter
 
+from muster.model.errors import BadInput
 from muster.model.frozen import dataclass
 from muster.model.inventory import Conflict, Inventory, Listing, Said
 from muster.model.node import Node, Via
@@ -93,6 +95,8 @@ class _Index:
 
 def merged(listings: Sequence[Listing]) -> Inventory:
     """All nodes of these listings. A node's name, address, port and user are those of the first source that has any; labels are joined."""
+    for listing in listings:
+        _check_names(listing)
     if len(listings) == 1:
         return _alone(listings[0])
     index = _Index(listings)
@@ -117,6 +121,25 @@ def merged(listings: Sequence[Listing]) -> Inventory:
             *_shared([_node(entry.said) for entry in entries]),
         ),
     )
+
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9._:%-]{0,252}", re.ASCII)
+_SAFE_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+\\-]{0,63}\$?", re.ASCII)
+"""What may be the name, the address or the user of a node. An ssh_config may hand them to a shell (`ProxyCommand` with %h and %r)."""
+
+
+def _check_names(listing: Listing) -> None:
+    """Raises BadInput for a node whose name, address or user could be more than that to a shell, to a terminal or to a file system."""
+    for node in listing.nodes:
+        told = {"name": node.name} | ({"address": node.address} if node.via is Via.SSH else {})
+        for what, text in told.items():
+            if not _SAFE_NAME.fullmatch(text):
+                hint = "letters, digits and . _ - : % stand in a host's name or address, 253 at most; a hyphen or a dot does not begin it"
+                raise BadInput(f"{node.source}: {text[:80]!r} cannot be the {what} of a node", hint=hint)
+        if node.user is not None and not _SAFE_USER.fullmatch(node.user):
+            raise BadInput(
+                f"{node.source}: {node.user[:80]!r} cannot be the user of a node", hint="as in `ssh USER@NODE`"
+            )
 
 
 def _alone(listing: Listing) -> Inventory:

@@ -42,12 +42,14 @@ def placed(nodes: Sequence[Node], facts: Mapping[str, NodeFacts], policy: Policy
     """Every node's placing, by name."""
     keys = dict.fromkeys(match.key for pool in policy.pools for match in pool.match)
     labels = tuple(key.removeprefix("label.") for key in keys if key.startswith(_LABELS))
-    paths = tuple(_path(key) for key in keys if not key.startswith(_LABELS))
+    paths = tuple(_path(key) for key in keys if key != _HOSTNAME and not key.startswith(_LABELS))
     known: dict[object, Placing] = {}
     found: dict[str, Placing] = {}
     for node in nodes:
         seen = facts.get(node.name)
         told = tuple([node.labels.get(label) for label in labels])
+        if _HOSTNAME in keys:
+            told = (node.name, *told)
         asked: tuple[object, ...] = (told, seen is None)
         if seen is not None and paths:
             values = [seen.value(path) for path in paths]
@@ -59,6 +61,7 @@ def placed(nodes: Sequence[Node], facts: Mapping[str, NodeFacts], policy: Policy
 
 
 _LABELS = ("label.", "slurm.")
+_HOSTNAME = "hostname"
 
 
 def _path(key: str) -> str:
@@ -75,6 +78,8 @@ def _holds(match: Match, node: Node, facts: NodeFacts | None) -> bool | str:
         # A node is in several partitions, and has several features: Slurm's own lists, which cannot hold a comma otherwise.
         values = value.split(",") if key.startswith("slurm.") else [value]
         return "*" in match.values or any(each in match.values for each in values)
+    if key == _HOSTNAME:
+        return any(each in ("*", node.name, node.name.partition(".")[0]) for each in match.values)
     path = _path(key)
     seen = facts.value(path) if facts is not None else Unknown("never collected")
     if isinstance(seen, Unknown):

@@ -172,7 +172,9 @@ def rate(per_node_day: float) -> str:
     """A rate of failures that a soak would show."""
     if per_node_day >= 1:
         return f"{per_node_day:.1f} failures a node-day or more"
-    return f"{per_node_day * 1000:.0f} failures in 1,000 node-days or more (all-cause: about 4)"
+    seen = per_node_day * 1000
+    count = f"{seen:.0f}" if seen >= 1 else f"{seen:.2g}"
+    return f"{count} failures in 1,000 node-days or more (all-cause: about 4)"
 
 
 def percent(share: float) -> str:
