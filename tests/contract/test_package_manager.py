@@ -31,7 +31,7 @@ from tests.support.package_nodes import (
 
 CONF = "etc/modprobe.d/nvidia.conf"
 MANAGERS = package_managers()
-NODES = 13
+NODES = 14
 NEEDS: Mapping[str, tuple[pytest.MarkDecorator, ...]] = {"apt": (), "dnf": (pytest.mark.lab(*DNF_PROGRAMS),)}
 
 
@@ -222,3 +222,18 @@ def test_a_policy_of_the_site_that_forbids_daemons_is_left_alone(debian: Machine
     policy.chmod(0o755)
     debian.done(debian.manager.install(debian.pins(NEW), debian.pins(OLD)))
     assert policy.read_text(encoding="ascii") == "#!/bin/sh\nexit 101\n"
+
+
+def test_what_a_cut_off_unpacking_left_behind_goes_on_the_way_back_and_nothing_else(debian: Machine) -> None:
+    """dpkg lays the new files down before it writes down that they are there: a power cut in between leaves files that no package has."""
+    debian.ready()
+    (library,) = debian.root.glob(f"usr/lib/*/libcuda.so.{OLD}")
+    left = library.with_name(f"libcuda.so.{NEW}")
+    half = library.with_name(f"libcuda.so.{NEW}.dpkg-new")
+    others = library.with_name(f"libsite.so.{NEW}")
+    for file in (left, half, others):
+        file.write_bytes(b"cut")
+    debian.done(debian.manager.restore(debian.pins(OLD), KEEP, debian.pins(NEW)))
+    assert (left.exists(), half.exists(), others.exists(), library.exists()) == (False, False, True, True)
+    debian.done(debian.manager.install(debian.pins(NEW), debian.pins(OLD)))
+    assert left.exists()

@@ -2,6 +2,7 @@
 which promises, is `packages.apt`'s.
 """
 
+import re
 import shlex
 
 from muster.model.policy import EditedFiles, Holds, Permission
@@ -144,6 +145,7 @@ def brought_text(
         + "[ $rc = 0 ] && { patiently dpkg --configure -a || rc=$?; }\n"
         + "state=$keep/state\n"
         + purged_text(new)
+        + leftovers_text(back, pins)
         + RESTORE_ETC
         + "while IFS=\"$(printf '\\t')\" read -r name _ want _; do\n"
         + '  [ "$want" = hold ] && printf "%s hold\\n" "$name"\n'
@@ -156,6 +158,34 @@ def brought_text(
         + f"[ $rc != 0 ] || echo {shlex.quote(well)}\n"
         + "exit $rc\n"
     )
+
+
+def leftovers_text(back: tuple[PackagePin, ...], pins: tuple[PackagePin, ...]) -> str:
+    """The lines that remove what a cut-off unpacking of `pins` laid down beside the files of `back`: dpkg had not yet written down that it is
+    there, so nothing takes it away, and the loader would find two libraries. Only files that no package has, under a name of `back` with the
+    other version in it.
+    """
+    others = {pin.name: _upstream(pin.version) for pin in pins}
+    moves: dict[tuple[str, str], list[str]] = {}
+    for pin in back:
+        old, other = _upstream(pin.version), others.get(pin.name, "")
+        if other and other != old and "." in old:
+            moves.setdefault((old, other), []).append(pin.name)
+    return "".join(
+        f"dpkg-query -L {' '.join(map(shlex.quote, names))} 2>/dev/null | grep -F {shlex.quote(old)} | while read -r file; do\n"
+        f"  left=$(printf '%s\\n' \"$file\" | sed {shlex.quote(f's/{re.escape(old)}/{other}/g')})\n"
+        '  rm -f "$MUSTER_ROOT$left.dpkg-new"\n'
+        '  [ -f "$MUSTER_ROOT$left" ] || [ -h "$MUSTER_ROOT$left" ] || continue\n'
+        '  dpkg-query -S "$left" >/dev/null 2>&1 || rm -f "$MUSTER_ROOT$left"\n'
+        "done\n"
+        for (old, other), names in moves.items()
+    )
+
+
+def _upstream(version: str) -> str:
+    """A version without its epoch and Debian's revision."""
+    whole = version.rpartition(":")[2]
+    return whole.rpartition("-")[0] or whole
 
 
 def files_text(pins: tuple[PackagePin, ...]) -> str:
