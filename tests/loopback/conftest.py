@@ -38,9 +38,13 @@ def until() -> Until:
 
 
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> LoopbackFleet:
-    """A fleet without a server: its nodes are worked on through their environment alone. gpu01 and gpu02 are never changed."""
-    return LoopbackFleet.create(tmp_path_factory.mktemp("still") / "fleet", nodes=26, initial=_all_old(26))
+def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> LoopbackFleet:
+    """A fleet without a server: its nodes are worked on through their environment alone. gpu01 and gpu02 are never changed.
+
+    There is one more for each test that changes one, whichever of them this process gets to run.
+    """
+    count = 2 + sum("untouched" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    return LoopbackFleet.create(tmp_path_factory.mktemp("still") / "fleet", nodes=count, initial=_all_old(count))
 
 
 @pytest.fixture(scope="session")
